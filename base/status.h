@@ -62,6 +62,18 @@ absl::Status Cancelled(fmt::format_string<Args...> format, Args&&... args) {
   return MakeStatus(absl::StatusCode::kCancelled, format, std::forward<Args>(args)...);
 }
 
+// The caller showed no identity where one is needed.
+template <typename... Args>
+absl::Status Unauthenticated(fmt::format_string<Args...> format, Args&&... args) {
+  return MakeStatus(absl::StatusCode::kUnauthenticated, format, std::forward<Args>(args)...);
+}
+
+// The caller has an identity, or a connection, that does not allow what it asks for.
+template <typename... Args>
+absl::Status PermissionDenied(fmt::format_string<Args...> format, Args&&... args) {
+  return MakeStatus(absl::StatusCode::kPermissionDenied, format, std::forward<Args>(args)...);
+}
+
 // A known format or ability that this build does not have; the message lists what exists.
 template <typename... Args>
 absl::Status Unimplemented(fmt::format_string<Args...> format, Args&&... args) {

@@ -51,7 +51,7 @@ add_dependencies(tandem_test_cluster tandem)
 
 foreach(name routes_test several_choices_test cached_prompts_test endings_test worker_loss_test
              resume_test watchdog_test overload_test command_line_test standard_services_test transports_test
-             kv_tls_test silent_connection_test large_prompts_test connections_test log_test
+             fleet_tls_test kv_tls_test silent_connection_test large_prompts_test connections_test log_test
              profile_command_test eval_command_test weights_hash_test bench_serve_test bench_sweep_test simulated_test
              prefix_routing_test request_options_test openai_integration_test chat_command_test
              tool_calls_test turns_integration_test hostile_http_test http_overload_test inspect_kv_test access_test)
@@ -96,7 +96,7 @@ endforeach()
 target_sources(silent_connection_test PRIVATE support/silent_proxy.cc)
 target_link_libraries(silent_connection_test PRIVATE tandem_transfer)
 
-foreach(name kv_tls_test chat_command_test)
+foreach(name fleet_tls_test kv_tls_test chat_command_test)
   target_sources(${name} PRIVATE support/test_certificates.cc)
   target_link_libraries(${name} PRIVATE tandem_transfer)
 endforeach()

@@ -13,6 +13,7 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/client_callback.h"
+#include "security/grpc/channel_tls.h"
 #include "tandem/v1/inference.grpc.pb.h"
 
 namespace tandem::loadgen {
@@ -120,13 +121,17 @@ class GrpcBackend final : public Backend {
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    stub_ = v1::Inference::NewStub(
-        grpc::CreateCustomChannel(options_.server, grpc::InsecureChannelCredentials(), arguments));
+    const auto credentials = ClientCredentials(options_.tls);
+    usable_ = credentials.status();
+    stub_ = v1::Inference::NewStub(grpc::CreateCustomChannel(
+        options_.server, credentials.ok() ? *credentials : grpc::InsecureChannelCredentials(),
+        arguments));
   }
 
   std::string_view name() const override { return "tandem"; }
 
   absl::StatusOr<ServerInfo> Connect(Duration patience) override {
+    RETURN_IF_ERROR(usable_);
     const TimePoint deadline = std::chrono::steady_clock::now() + patience;
     v1::GetStatusResponse status;
     absl::Status asked = AskStatus(status);
@@ -201,6 +206,7 @@ class GrpcBackend final : public Backend {
   }
 
   const GrpcBackendOptions options_;
+  absl::Status usable_;  // why the files of TLS cannot be used
   std::unique_ptr<v1::Inference::Stub> stub_;
   std::vector<int32_t> pool_;
 };

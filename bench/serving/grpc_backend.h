@@ -5,6 +5,7 @@
 
 #include "bench/serving/backend.h"
 #include "bench/serving/goodput.h"
+#include "security/tls_files.h"
 
 namespace tandem::loadgen {
 
@@ -14,6 +15,7 @@ struct GrpcBackendOptions {
   RequestOptions request;
   // Every request says those of TTFT and TPOT, so that the router can keep to them.
   Objectives objectives;
+  TlsFiles tls;  // of a client; no authorities: without TLS
 };
 
 // Tandem's own service, tandem.v1.Inference.

@@ -33,7 +33,7 @@ absl::Status ToStatus(CURLcode code, const std::string& detail, const HttpReques
     case CURLE_SSL_CACERT_BADFILE:
       return FailedPrecondition(
           "{}: the server's certificate is refused, by the authorities of {}: {}", url,
-          request.ca_file.empty() ? "this system" : request.ca_file, detail);
+          request.tls.ca.empty() ? "this system" : request.tls.ca, detail);
     case CURLE_SSL_CONNECT_ERROR:
       return Unavailable(
           "{}: {}; if the server speaks plain HTTP, its address begins with http:", url, detail);
@@ -68,9 +68,7 @@ class EasyHandle {
     curl_easy_setopt(easy_, CURLOPT_PROXY, "");
     const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(request_.timeout);
     curl_easy_setopt(easy_, CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
-    if (!request_.ca_file.empty()) {
-      curl_easy_setopt(easy_, CURLOPT_CAINFO, request_.ca_file.c_str());
-    }
+    SetTlsFiles();
     if (!request_.body.empty()) {
       curl_easy_setopt(easy_, CURLOPT_POSTFIELDS, request_.body.data());
       curl_easy_setopt(easy_, CURLOPT_POSTFIELDSIZE_LARGE,
@@ -102,6 +100,15 @@ class EasyHandle {
   }
 
  private:
+  void SetTlsFiles() {
+    const std::pair<CURLoption, const std::string&> files[] = {{CURLOPT_CAINFO, request_.tls.ca},
+                                                               {CURLOPT_SSLCERT, request_.tls.cert},
+                                                               {CURLOPT_SSLKEY, request_.tls.key}};
+    for (const auto& [option, file] : files) {
+      if (!file.empty()) curl_easy_setopt(easy_, option, file.c_str());
+    }
+  }
+
   const HttpRequest request_;
   std::array<char, CURL_ERROR_SIZE> detail_{};  // libcurl writes to it when it fails
   CURL* easy_ = nullptr;

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "security/tls_files.h"
 
 namespace tandem::loadgen {
 
@@ -16,8 +17,9 @@ struct HttpRequest {
   std::vector<std::string> headers;
   std::string body;                            // empty: GET, else POST
   Duration timeout = std::chrono::seconds(5);  // 0: none
-  // PEM, who may have signed the certificate of an HTTPS server; empty: whom the system knows.
-  std::string ca_file;
+  // Of HTTPS. Without authorities those that the system knows are trusted; the certificate is shown to
+  // servers that ask for one.
+  TlsFiles tls;
 };
 
 struct HttpAnswer {

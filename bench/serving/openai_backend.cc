@@ -98,7 +98,8 @@ class OpenAiBackend final : public Backend {
                                 CallObserver& observer) override {
     HttpRequest http = {.url = options_.base_url + options_.endpoint,
                         .headers = options_.headers,
-                        .timeout = options_.request.timeout};
+                        .timeout = options_.request.timeout,
+                        .tls = options_.tls};
     http.headers.push_back("x-request-id: " + id);
     http.body = MakeOpenAiBody({.api = options_.api,
                                 .model = model_,
@@ -111,8 +112,9 @@ class OpenAiBackend final : public Backend {
 
  private:
   absl::StatusOr<ServerInfo> AskModels() const {
-    const auto answer =
-        Fetch({.url = options_.base_url + "/v1/models", .headers = options_.headers});
+    const auto answer = Fetch({.url = options_.base_url + "/v1/models",
+                               .headers = options_.headers,
+                               .tls = options_.tls});
     if (absl::IsUnavailable(answer.status())) {
       return Annotate(answer.status(), "no server answers: give its address with --base-url");
     }
@@ -125,8 +127,10 @@ class OpenAiBackend final : public Backend {
   void FetchPool() {
     const nlohmann::json body = {
         {"model", model_}, {"prompt", PoolText()}, {"add_special_tokens", false}};
-    const auto answer = Fetch(
-        {.url = options_.base_url + "/tokenize", .headers = options_.headers, .body = body.dump()});
+    const auto answer = Fetch({.url = options_.base_url + "/tokenize",
+                               .headers = options_.headers,
+                               .body = body.dump(),
+                               .tls = options_.tls});
     if (!answer.ok() || answer->code != kHttpOk) return;
     constexpr size_t kLeast = 16;
     std::vector<int32_t> pool = MakeTokenPool(ParseTokens(answer->body));

@@ -6,6 +6,7 @@
 
 #include "bench/serving/backend.h"
 #include "bench/serving/openai_messages.h"
+#include "security/tls_files.h"
 
 namespace tandem::loadgen {
 
@@ -18,6 +19,7 @@ struct OpenAiBackendOptions {
   std::vector<std::string> headers;  // "Name: value", for each request
   std::string extra_json;            // as in OpenAiBody
   RequestOptions request;
+  TlsFiles tls;  // of HTTPS, as in HttpRequest
 };
 
 // Any server that speaks OpenAI's HTTP API with streaming. Where it also has /tokenize, completions

@@ -23,10 +23,6 @@ template <typename... Args>
 absl::Status AlreadyExists(fmt::format_string<Args...> format, Args&&... args) {
   return MakeStatus(absl::StatusCode::kAlreadyExists, format, std::forward<Args>(args)...);
 }
-template <typename... Args>
-absl::Status PermissionDenied(fmt::format_string<Args...> format, Args&&... args) {
-  return MakeStatus(absl::StatusCode::kPermissionDenied, format, std::forward<Args>(args)...);
-}
 
 // A payload in a slot, and the place of its extent: in the pool, or the slot itself.
 struct Encoded {

@@ -8,9 +8,9 @@
 
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
 #include "grpcpp/support/client_callback.h"
 #include "router/client/retry_metadata.h"
+#include "security/grpc/channel_tls.h"
 
 namespace tandem {
 namespace {
@@ -161,7 +161,8 @@ Health HealthIn(const grpc::ByteBuffer& response) {
   return bytes == kServing ? Health::kServing : Health::kNotServing;
 }
 
-std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> OpenChannel(const WorkerEndpoint& worker,
+                                           const TlsMaterial* material) {
   constexpr int kMaxMessageBytes = 64 << 20;
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
@@ -176,14 +177,20 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(
+      worker.address,
+      NewChannelCredentials(material, {.roles = {IdentityRole::kWorker}, .name = worker.id.name}),
+      arguments);
 }
 
 }  // namespace
 
 GrpcWorkerClient::Channel& GrpcWorkerClient::ChannelTo(const WorkerEndpoint& worker) {
   std::unique_ptr<Channel>& channel = channels_[worker.id];
-  if (channel == nullptr) channel = std::make_unique<Channel>(OpenChannel(worker.address));
+  std::shared_ptr<const TlsMaterial> material = CurrentOf(tls_);
+  if (channel == nullptr || channel->material != material) {
+    channel = std::make_unique<Channel>(OpenChannel(worker, material.get()), std::move(material));
+  }
   return *channel;
 }
 

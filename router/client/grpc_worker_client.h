@@ -8,6 +8,7 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "router/client/worker_client.h"
 #include "router/event_loop.h"
+#include "security/tls_source.h"
 #include "tandem/v1/worker.grpc.pb.h"
 
 namespace tandem {
@@ -22,8 +23,11 @@ inline constexpr char kOriginRouter[] = "router";  // what a router adds to answ
 class GrpcWorkerClient final : public WorkerClient {
  public:
   // Handlers run on `loop`, which must not run any more when this is gone; calls keep it alive
-  // until gRPC is done with them.
-  explicit GrpcWorkerClient(std::shared_ptr<EventLoop> loop) : loop_(std::move(loop)) {}
+  // until gRPC is done with them. `tls` secures the calls: a worker must show the identity of a worker
+  // of its name. Null: without TLS.
+  explicit GrpcWorkerClient(std::shared_ptr<EventLoop> loop,
+                            std::shared_ptr<TlsSource> tls = nullptr)
+      : loop_(std::move(loop)), tls_(std::move(tls)) {}
 
   std::unique_ptr<WorkerCall> Generate(const WorkerEndpoint& worker,
                                        const v1::GenerateOnWorkerRequest& request,
@@ -46,12 +50,14 @@ class GrpcWorkerClient final : public WorkerClient {
 
  private:
   struct Channel {
-    explicit Channel(std::shared_ptr<grpc::Channel> opened)
-        : worker(opened), health(std::move(opened)) {}
+    Channel(std::shared_ptr<grpc::Channel> opened, std::shared_ptr<const TlsMaterial> material)
+        : material(std::move(material)), worker(opened), health(std::move(opened)) {}
+    std::shared_ptr<const TlsMaterial> material;  // that it was made with
     v1::Worker::Stub worker;
     grpc::GenericStub health;
   };
-  // A restarted worker gets a new channel, because the old one may be in a reconnect back-off.
+  // A restarted worker gets a new channel, because the old one may be in a reconnect back-off. So does
+  // every worker once the router's certificate has been replaced; calls in progress keep theirs.
   Channel& ChannelTo(const WorkerEndpoint& worker);
   v1::Worker::Stub& StubFor(const WorkerEndpoint& worker) { return ChannelTo(worker).worker; }
   // Releases a reservation that was granted after the request had ended. Otherwise its blocks would
@@ -59,6 +65,7 @@ class GrpcWorkerClient final : public WorkerClient {
   void ReleaseUnused(const WorkerEndpoint& worker, const v1::KvTarget& target);
 
   const std::shared_ptr<EventLoop> loop_;
+  const std::shared_ptr<TlsSource> tls_;
   std::map<WorkerId, std::unique_ptr<Channel>> channels_;
 };
 

@@ -53,6 +53,10 @@ class Subjects {
       subject.server = worker->name();
     } else if (const auto* cause = DynamicCastToGenerated<v1::ResumeCause>(subject.message)) {
       subject.labels = {{"cause", cause->cause()}};
+    } else if (const auto* refusal = DynamicCastToGenerated<v1::TlsRefusal>(subject.message)) {
+      subject.labels = {{std::string(kServerLabel), subject.server},
+                        {"port", refusal->port()},
+                        {"reason", refusal->reason()}};
     } else if (const auto* use = DynamicCastToGenerated<v1::PredictionUse>(subject.message)) {
       subject.labels = {{"policy", use->policy()}};
     } else if (const auto* error = DynamicCastToGenerated<v1::PredictionError>(subject.message)) {

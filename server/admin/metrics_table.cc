@@ -44,6 +44,8 @@ constexpr Metric kMetrics[] = {
     {"tandem_log_lines_dropped_total", "GetStatusResponse.log_lines_dropped",
      "Lines of the log that nobody read in time", kServerLabel},
     {"tandem_log_lines_dropped_total", "WorkerLoad.log_lines_dropped", "", kServerLabel},
+    {"tandem_tls_refused_total", "TlsRefusal.refused",
+     "Connections and calls refused because of certificates or identities"},
 
     // The router.
     {"tandem_ready", "GetStatusResponse.ready", "1 when at least one route can be served"},

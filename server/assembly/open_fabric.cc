@@ -112,7 +112,8 @@ NcclOptions NcclOptionsFor(const WorkerOptions& options, size_t largest_extent_b
 
 absl::StatusOr<std::unique_ptr<Medium>> OpenNccl(const WorkerOptions& options, const KvMemory& kv) {
   if (options.tuning.transfer.tls.enabled()) {
-    return FailedPrecondition("KV over nccl is not encrypted, and the --kv-tls options ask for it");
+    return FailedPrecondition(
+        "KV over nccl is not encrypted, and the --tls or --kv-tls options ask for it");
   }
   if (options.data_port == UINT16_MAX) {
     return InvalidArgument("--data-port {}: nccl takes the port after it", options.data_port);
@@ -182,7 +183,8 @@ FabricPart TcpPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter
       .listen_host = options.host,
       .listen_port = options.data_port,
       .advertised_host = options.advertised_host.empty() ? options.host : options.advertised_host,
-      .tls = options.tuning.transfer.tls};
+      .tls = options.tuning.transfer.tls,
+      .tls_refusals = options.tuning.transfer.tls_refusals.get()};
   const FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
   return {.name = "tcp",
           .open = [=](FrameReceiver* receiver, auto) -> absl::StatusOr<std::unique_ptr<Transport>> {

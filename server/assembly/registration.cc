@@ -16,7 +16,7 @@
 #include "fmt/format.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
+#include "security/grpc/channel_tls.h"
 #include "server/services/status_mapping.h"
 #include "server/services/worker_messages.h"
 #include "tandem/v1/cluster.grpc.pb.h"
@@ -94,13 +94,9 @@ std::vector<RouterName> ParsedNames(const std::vector<std::string>& routers) {
 // The way to one router. Used by its thread, but for Interrupt.
 class Registration::Link {
  public:
-  Link(const std::string& router, const PrefixJournal* cached)
-      : cache_reports(cached), router_(router) {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-    stub_ = v1::Cluster::NewStub(
-        grpc::CreateCustomChannel(router, grpc::InsecureChannelCredentials(), arguments));
+  Link(const std::string& router, const RegistrationOptions& options)
+      : cache_reports(options.cached), router_(router), tls_(options.tls) {
+    Connect(CurrentOf(tls_));
   }
 
   // What a call is given whose request is put together from here on: Interrupt ends it even before
@@ -115,7 +111,7 @@ class Registration::Link {
     v1::RegisterResponse response;
     RETURN_IF_ERROR(Call(turn, [&](grpc::ClientContext& context) {
       context.set_wait_for_ready(true);  // registered the moment that the router is there
-      return stub_->Register(&context, request, &response);
+      return Stub().Register(&context, request, &response);
     }));
     return std::chrono::milliseconds(std::max<int64_t>(response.heartbeat_ms(), 10));
   }
@@ -124,7 +120,7 @@ class Registration::Link {
                                                   uint64_t turn) {
     v1::HeartbeatResponse response;
     RETURN_IF_ERROR(Call(turn, [&](grpc::ClientContext& context) {
-      return stub_->Heartbeat(&context, request, &response);
+      return Stub().Heartbeat(&context, request, &response);
     }));
     return response;
   }
@@ -136,7 +132,7 @@ class Registration::Link {
     request.set_name(self.name());
     request.set_incarnation(self.incarnation());
     v1::DeregisterResponse response;
-    const grpc::Status status = stub_->Deregister(&context, request, &response);
+    const grpc::Status status = Stub().Deregister(&context, request, &response);
     if (!status.ok()) LogDebug("router={} not told of leaving", router_);
   }
 
@@ -170,8 +166,23 @@ class Registration::Link {
   std::vector<v1::KvPeer> kv_peers;  // as it last said
 
  private:
-  template <typename Stub>
-  absl::Status Call(uint64_t turn, const Stub& stub) {
+  void Connect(std::shared_ptr<const TlsMaterial> material) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+    stub_ = v1::Cluster::NewStub(grpc::CreateCustomChannel(
+        router_, NewChannelCredentials(material.get(), {.roles = {IdentityRole::kRouter}}),
+        arguments));
+    material_ = std::move(material);
+  }
+  // Over a new channel once the certificate has been replaced.
+  v1::Cluster::Stub& Stub() {
+    if (auto latest = CurrentOf(tls_); latest != material_) Connect(std::move(latest));
+    return *stub_;
+  }
+
+  template <typename Ask>
+  absl::Status Call(uint64_t turn, const Ask& ask) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
     {
@@ -179,13 +190,15 @@ class Registration::Link {
       if (interrupts_ != turn) return Cancelled("interrupted");
       context_ = &context;
     }
-    const grpc::Status status = stub(context);
+    const grpc::Status status = ask(context);
     absl::MutexLock lock(&mutex_);
     context_ = nullptr;
     return ToAbslStatus(status);
   }
 
   const std::string router_;
+  const std::shared_ptr<TlsSource> tls_;
+  std::shared_ptr<const TlsMaterial> material_;              // of stub_
   TimePoint told_away_ = TimePoint::min() + kAwayToldEvery;  // when that was logged last
   std::unique_ptr<v1::Cluster::Stub> stub_;
   absl::Mutex mutex_;  // held across TryCancel, which never blocks and calls nobody back
@@ -300,7 +313,7 @@ size_t Registration::Adopt(std::vector<std::vector<std::string>> addresses) {
       ++ignored;
       continue;
     }
-    Link& link = *links_.emplace_back(std::make_unique<Link>(router, options_.cached));
+    Link& link = *links_.emplace_back(std::make_unique<Link>(router, options_));
     link.thread = std::thread([this, &link] { Run(link); });
   }
   return ignored;

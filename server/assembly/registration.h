@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/condition_variable.h"
 #include "kvstore/prefix_journal.h"
+#include "security/tls_source.h"
 #include "server/assembly/host_resolver.h"
 #include "server/assembly/router_directory.h"
 #include "tandem/v1/cluster.pb.h"
@@ -35,6 +36,8 @@ struct RegistrationOptions {
   // the registration; null: the system's.
   HostResolver* resolver = nullptr;
   Duration look_up_every = std::chrono::seconds(5);
+  // Secures the calls; routers must show the identity of a router. Null: without TLS.
+  std::shared_ptr<TlsSource> tls = nullptr;
 };
 
 // Keeps a worker known to its routers: registers, renews the leases, registers again when a router

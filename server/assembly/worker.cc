@@ -24,6 +24,7 @@
 #include "server/assembly/host_memory.h"
 #include "server/assembly/loaded_model.h"
 #include "server/assembly/open_fabric.h"
+#include "server/assembly/process_tls.h"
 #include "server/assembly/registration.h"
 #include "server/assembly/transfer_report.h"
 #include "server/assembly/worker_pages.h"
@@ -54,22 +55,28 @@ struct Transfers {
   std::string data_address;        // where KV arrives; empty for a unified worker
 };
 
+// What routers call. Members are destroyed in reverse order.
+struct CallPort {
+  std::unique_ptr<ConnectionAcceptor> acceptor;  // of the server
+  std::unique_ptr<WorkerService> service;
+  std::unique_ptr<GrpcServer> server;
+  std::string address;  // host:port
+};
+
 // Members are constructed in this order and destroyed in reverse.
 struct Worker::Parts {
   WorkerOptions options;
+  ProcessTls tls;
   SteadyClock clock;
   std::unique_ptr<LoadedModel> model;
   std::unique_ptr<Engine> engine;
   Transfers transfers;  // after the engine, whose receiver the fabric calls
-  std::unique_ptr<ConnectionAcceptor> acceptor;  // of the server
-  std::unique_ptr<WorkerService> service;
-  std::unique_ptr<GrpcServer> server;
+  CallPort calls;
   std::unique_ptr<Watchdog> watchdog;
   std::atomic<bool> draining = false;
   std::unique_ptr<Registration> registration;
   std::atomic<Registration*> to_nudge = nullptr;  // set once it exists: calls may come before
   std::unique_ptr<HttpServer> admin;              // null where no port was asked for
-  std::string address;
   Failure failure;
 
   ~Parts() {
@@ -77,6 +84,7 @@ struct Worker::Parts {
   }
   Device& device() const { return *model->backend.device; }
   absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& engine_options);
+  absl::Status OpenTls();
   absl::Status OpenEngine();
   absl::Status OpenTransport();
   // Of the host; `transfer_bytes` are in the buffers of transfers.
@@ -96,6 +104,15 @@ struct Worker::Parts {
   std::set<std::string> NamedPeers() const;  // thread-safe
   absl::Status ServeAdmin();
 };
+
+absl::Status Worker::Parts::OpenTls() {
+  TransferTuning& transfer = options.tuning.transfer;
+  RETURN_IF_ERROR(transfer.tls.Check("--kv-tls"));
+  RETURN_IF_ERROR(tls.OpenForWorker(options.tls));
+  if (!transfer.tls.enabled()) transfer.tls = options.tls;
+  transfer.tls_refusals = tls.refusals;
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<Engine>> Worker::Parts::CreateEngine(
     const EngineOptions& engine_options) {
@@ -210,18 +227,21 @@ absl::Status Worker::Parts::Listen() {
   ASSIGN_OR_RETURN(const DeviceMemory before, device().Memory());
   RETURN_IF_ERROR(OpenTransport());
   RETURN_IF_ERROR(CheckMemory(before));
-  service = std::make_unique<WorkerService>(*engine, transfers.data_address, [this] {
+  calls.service = std::make_unique<WorkerService>(*engine, transfers.data_address, [this] {
     if (Registration* known = to_nudge) known->Nudge();
   });
-  ASSIGN_OR_RETURN(acceptor,
+  ASSIGN_OR_RETURN(calls.acceptor,
                    ConnectionAcceptor::Listen(options.host, options.port, options.server));
   ASSIGN_OR_RETURN(
-      server, GrpcServer::Start(*acceptor,
-                                {.limits = options.server,
-                                 .max_message_bytes = kMaxMessageBytes,
-                                 .services = {{v1::Worker::service_full_name(), service.get()}}}));
-  address = HostPortText(advertised, acceptor->port());
-  LogInfo("listening address={}", address);
+      calls.server,
+      GrpcServer::Start(*calls.acceptor,
+                        {.limits = options.server,
+                         .max_message_bytes = kMaxMessageBytes,
+                         .services = {{v1::Worker::service_full_name(), calls.service.get()}},
+                         .credentials = tls.Credentials(),
+                         .tls_refusals = tls.CountedRefusals()}));
+  calls.address = HostPortText(advertised, calls.acceptor->port());
+  LogInfo("listening address={}", calls.address);
   return absl::OkStatus();
 }
 
@@ -245,8 +265,8 @@ void Worker::Parts::Watch() {
   const auto pulses = [this] { return Pulses(); };
   watchdog = std::make_unique<Watchdog>(WatchdogOptions(), pulses, [this](const auto& reason) {
     using Health = GrpcServer::Health;
-    server->SetHealth(reason.empty() && !draining ? Health::kServing : Health::kNotServing);
-    if (draining) server->SetHealth(Health::kNotServing);  // since it was looked at
+    calls.server->SetHealth(reason.empty() && !draining ? Health::kServing : Health::kNotServing);
+    if (draining) calls.server->SetHealth(Health::kNotServing);  // since it was looked at
     if (Registration* known = to_nudge) known->TellNow();
   });
 }
@@ -258,9 +278,10 @@ v1::WorkerLoad Worker::Parts::Load() const {
   const auto kv_ratio_to = [this](const std::string& peer) { return engine->kv_ratio_to(peer); };
   if (transfers.fabric != nullptr) AddTransfers(*transfers.fabric, kv_ratio_to, load);
   AddLeftOut(transfers.left_out, load);
-  *load.mutable_connections() = acceptor->use();
+  *load.mutable_connections() = calls.acceptor->use();
   load.set_log_lines_dropped(LogLinesDropped());
   load.set_block_tokens(engine->options().layout.block_tokens);
+  tls.Report(*load.mutable_tls_refusals());
   load.set_not_ready(watchdog->reason());
   if (NeedsSteps()) load.set_progress_age_ms(ToMilliseconds(clock.Now() - engine->computed_at()));
   return load;
@@ -302,7 +323,7 @@ void Worker::Parts::Register() {
   self.set_name(options.name);
   self.set_incarnation(engine->options().epoch);
   self.set_role(ToProto(options.role));
-  self.set_address(address);
+  self.set_address(calls.address);
   self.set_model(model->name);
   self.set_simulated(model->simulated.has_value());
   self.set_model_fingerprint(engine->options().model_fingerprint);
@@ -322,6 +343,7 @@ void Worker::Parts::Register() {
   RegistrationOptions joining = {
       .routers = options.routers, .self = std::move(self), .load = [this] { return Load(); }};
   joining.cached = engine->prefix_journal();
+  joining.tls = tls.source;
   if (options.role == Role::kPrefill) {
     joining.kv_peers = [this](const std::vector<v1::KvPeer>& peers) { SetKvPeers(peers); };
   }
@@ -333,6 +355,7 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& optio
   RETURN_IF_ERROR(CheckAddresses(options));
   auto parts = std::make_unique<Parts>();
   parts->options = options;
+  RETURN_IF_ERROR(parts->OpenTls());
   ASSIGN_OR_RETURN(parts->model, LoadModel(parts->options));
   RETURN_IF_ERROR(parts->OpenEngine());
   RETURN_IF_ERROR(parts->Listen());
@@ -346,7 +369,7 @@ Worker::Worker(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 
 Worker::~Worker() { Drain(std::chrono::steady_clock::now()); }
 
-const std::string& Worker::address() const { return parts_->address; }
+const std::string& Worker::address() const { return parts_->calls.address; }
 
 std::string Worker::data_address() const {
   return parts_->transfers.fabric == nullptr ? "" : parts_->transfers.fabric->address();
@@ -363,13 +386,13 @@ bool Worker::WaitUntilKnown() { return parts_->registration->WaitUntilKnown(); }
 void Worker::Drain(TimePoint deadline) {
   parts_->registration->Leave();
   parts_->draining = true;
-  parts_->server->SetHealth(GrpcServer::Health::kNotServing);
+  parts_->calls.server->SetHealth(GrpcServer::Health::kNotServing);
   parts_->engine->Shutdown(deadline);
   parts_->registration->Stop();
   parts_->admin.reset();     // whose pages ask the watchdog
   parts_->watchdog.reset();  // it has nobody to tell
   // All streams have ended with the engine; what is left is being written.
-  parts_->server->Shutdown(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));
+  parts_->calls.server->Shutdown(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));
 }
 
 }  // namespace tandem

@@ -1,15 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/options.h"
+#include "security/tls_files.h"
+#include "security/tls_refusals.h"
 #include "server/services/server_limits.h"
 #include "transfer/framed/framed_options.h"
-#include "transfer/media/tcp/tcp_medium.h"
 
 namespace tandem {
 
@@ -30,9 +32,10 @@ struct TransferTuning {
   uint64_t bandwidth = 0;                        // payload per second to each peer; 0: no limit
   Duration bandwidth_burst = kDefaultRateBurst;  // no flag: FramedOptions::rate_burst
   int64_t least_post_bytes = EngineOptions().least_post_bytes;  // no flag
-  std::string probe = "on";    // on, off: of the ways to the decode workers
-  TlsFiles tls;                // of tcp; none: no TLS
-  std::string codec = "auto";  // of KV on its way: auto, raw, f3, mask-rice, probe
+  std::string probe = "on";                   // on, off: of the ways to the decode workers
+  TlsFiles tls;                               // of tcp; none: those of WorkerOptions
+  std::shared_ptr<TlsRefusals> tls_refusals;  // no flag: counts whom tcp refuses
+  std::string codec = "auto";                 // of KV on its way: auto, raw, f3, mask-rice, probe
   int32_t codec_threads = EngineOptions().codec_threads;
   std::string dump_directory;  // for files of the KV of hand-offs; empty: none
   uint64_t dump_bytes = EngineOptions().kv_dump_bytes;
@@ -90,6 +93,7 @@ struct WorkerOptions {
   // Where others reach data_port through what stands between, endpoints as a transport gives them;
   // empty: where it listens.
   std::string advertised_data;
+  TlsFiles tls;  // of gRPC to and from routers, and of KV over tcp; none: without TLS
   WorkerTuning tuning;
   ServerLimits server;
 };

@@ -7,6 +7,7 @@
 #include "server/commands/bench_flags.h"
 #include "server/commands/commands.h"
 #include "server/commands/load_flags.h"
+#include "server/commands/tls_flags.h"
 
 namespace tandem {
 namespace {
@@ -27,6 +28,7 @@ void AddServerFlags(CLI::App& serve, BenchFlags& flags) {
   serve.add_option("--server", flags.server, "host:port of the router")
       ->capture_default_str()
       ->group(group);
+  AddClientTlsFlags(serve, flags.tls);
   serve.add_option("--route", flags.route, "auto, unified or disaggregated")
       ->check(CLI::IsMember({"auto", "unified", "disaggregated"}))
       ->capture_default_str()

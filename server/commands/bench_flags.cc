@@ -124,7 +124,8 @@ absl::StatusOr<std::unique_ptr<loadgen::Backend>> MakeBenchBackend(const BenchFl
     return loadgen::NewGrpcBackend({.server = flags.server,
                                     .route = flags.route,
                                     .request = request,
-                                    .objectives = objectives});
+                                    .objectives = objectives,
+                                    .tls = flags.tls});
   }
   if (flags.backend != "openai" && flags.backend != "openai-chat") {
     return InvalidArgument("--backend={}: use tandem, openai or openai-chat", flags.backend);
@@ -133,6 +134,8 @@ absl::StatusOr<std::unique_ptr<loadgen::Backend>> MakeBenchBackend(const BenchFl
   options.api =
       flags.backend == "openai" ? loadgen::OpenAiApi::kCompletions : loadgen::OpenAiApi::kChat;
   options.request = request;
+  RETURN_IF_ERROR(flags.tls.CheckClient());
+  options.tls = flags.tls;
   RETURN_IF_ERROR(loadgen::CheckExtraBody(options.extra_json));
   for (const std::string& pair : flags.headers) {
     const size_t equals = pair.find('=');

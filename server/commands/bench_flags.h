@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "bench/serving/openai_backend.h"
 #include "bench/serving/serve_bench.h"
+#include "security/tls_files.h"
 #include "server/commands/commands.h"
 
 namespace tandem {
@@ -16,6 +17,7 @@ namespace tandem {
 struct BenchFlags {
   std::string backend = "tandem";
   std::string server = kDefaultServer;
+  TlsFiles tls;
   std::string route = "auto";
   loadgen::OpenAiBackendOptions openai;
   std::vector<std::string> headers;

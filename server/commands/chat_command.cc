@@ -10,6 +10,7 @@
 #include "server/commands/commands.h"
 #include "server/commands/http_flags.h"
 #include "server/commands/sampling_flags.h"
+#include "server/commands/tls_flags.h"
 #include "server/terminal/chat_file.h"
 #include "server/terminal/chat_session.h"
 
@@ -17,7 +18,7 @@ namespace tandem {
 namespace {
 
 struct ChatFlags {
-  std::string tls_ca;
+  TlsFiles tls;
   std::string url = fmt::format("http://127.0.0.1:{}", kDefaultHttpPort);
   std::string model;
   std::string system;
@@ -90,10 +91,11 @@ absl::StatusOr<terminal::ChatOptions> OptionsOf(const ChatFlags& flags) {
 }
 
 absl::StatusOr<int> Chat(const ChatFlags& flags) {
+  RETURN_IF_ERROR(flags.tls.CheckClient());
   ASSIGN_OR_RETURN(terminal::ChatOptions options, OptionsOf(flags));
   signal(SIGPIPE, SIG_IGN);  // a server that goes is an error of the connection
   terminal::Wakeup wakeup;
-  terminal::ChatConnection connection(flags.url, wakeup, flags.tls_ca);
+  terminal::ChatConnection connection(flags.url, wakeup, flags.tls);
   terminal::Screen screen(
       terminal::AudienceOfThisProcess(),
       flags.verbose ? terminal::Screen::Notes::kAll : terminal::Screen::Notes::kPeopleOnly);
@@ -121,10 +123,7 @@ void AddChatCommand(CLI::App& app, Action& chosen) {
   auto flags = std::make_shared<ChatFlags>();
   CLI::App* chat = app.add_subcommand("chat", "Talk to the served model in this terminal");
   chat->add_option("--url", flags->url, "where the server speaks HTTP")->capture_default_str();
-  chat->add_option("--tls-ca", flags->tls_ca,
-                   "PEM file with who signed the server's certificate, where that is not known to "
-                   "the system")
-      ->check(CLI::ExistingFile);
+  AddClientTlsFlags(*chat, flags->tls);
   chat->add_option("--model", flags->model, "refuse if the server serves another");
   chat->add_option("--system", flags->system, "what the model is told before the chat");
   chat->add_option("--load", flags->load, "go on with a chat that /save wrote");

@@ -7,6 +7,7 @@
 #include "grpcpp/security/credentials.h"
 #include "router/client/grpc_worker_client.h"
 #include "router/client/retry_metadata.h"
+#include "security/grpc/channel_tls.h"
 #include "server/services/message_limit.h"
 #include "server/services/status_mapping.h"
 #include "tandem/v1/inference.grpc.pb.h"
@@ -26,6 +27,8 @@ void Prepare(grpc::ClientContext& context, Client::Timeout timeout) {
 
 struct Client::Connection {
   std::string server;
+  absl::Status usable;
+  bool uses_tls = false;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::Inference::Stub> stub;
 
@@ -40,11 +43,22 @@ struct Client::Connection {
     }
     const bool network = !answered && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
                          status.error_message().find("connect") != std::string::npos;
-    return network ? Annotate(mapped, "no router at " + server) : mapped;
+    if (!network) return mapped;
+    // How a port that speaks TLS ends a connection that does not.
+    const bool may_want_tls =
+        !uses_tls && status.error_message().find("Socket closed") != std::string::npos;
+    return Annotate(mapped,
+                    fmt::format("no router at {}{}", server,
+                                may_want_tls ? ", or one that uses TLS: then give --tls-ca" : ""));
   }
 };
 
-Client::Client(const std::string& server) : connection_(std::make_unique<Connection>()) {
+Client::Client(const std::string& server, const TlsFiles& tls)
+    : connection_(std::make_unique<Connection>()) {
+  const absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials =
+      ClientCredentials(tls);
+  connection_->usable = credentials.status();
+  connection_->uses_tls = tls.enabled_for_client();
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
@@ -52,19 +66,23 @@ Client::Client(const std::string& server) : connection_(std::make_unique<Connect
   // Each client object its own connection: tests count on it.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   connection_->server = server;
-  connection_->channel =
-      grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
+  connection_->channel = grpc::CreateCustomChannel(
+      server, credentials.ok() ? *credentials : grpc::InsecureChannelCredentials(), arguments);
   connection_->stub = v1::Inference::NewStub(connection_->channel);
 }
 
 Client::~Client() = default;
 
+absl::Status Client::Usable() const { return connection_->usable; }
+
 bool Client::WaitUntilConnected(Timeout timeout) {
+  if (!Usable().ok()) return false;
   return connection_->channel->WaitForConnected(std::chrono::system_clock::now() + timeout);
 }
 
 absl::Status Client::Generate(const v1::GenerateRequest& request, Timeout timeout,
                               const OnEvent& on_event) {
+  RETURN_IF_ERROR(Usable());
   grpc::ClientContext context;
   Prepare(context, timeout);
   auto reader = connection_->stub->Generate(&context, request);
@@ -82,6 +100,7 @@ absl::Status Client::Generate(const v1::GenerateRequest& request, Timeout timeou
 
 absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request,
                                                       Timeout timeout) {
+  RETURN_IF_ERROR(Usable());
   grpc::ClientContext context;
   Prepare(context, timeout);
   v1::TokenizeResponse response;
@@ -91,6 +110,7 @@ absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest&
 }
 
 absl::StatusOr<v1::GetStatusResponse> Client::GetStatus(Timeout timeout) {
+  RETURN_IF_ERROR(Usable());
   grpc::ClientContext context;
   Prepare(context, timeout);
   v1::GetStatusResponse response;
@@ -101,6 +121,7 @@ absl::StatusOr<v1::GetStatusResponse> Client::GetStatus(Timeout timeout) {
 
 absl::StatusOr<v1::ExplainResponse> Client::Explain(const v1::ExplainRequest& request,
                                                     Timeout timeout) {
+  RETURN_IF_ERROR(Usable());
   grpc::ClientContext context;
   Prepare(context, timeout);
   v1::ExplainResponse response;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "security/tls_files.h"
 #include "tandem/v1/inference.pb.h"
 
 namespace tandem {
@@ -16,8 +17,9 @@ class Client {
   using Timeout = std::chrono::milliseconds;
   static constexpr Timeout kNoTimeout = Timeout::max();
 
-  // host:port. Connects when first used.
-  explicit Client(const std::string& server);
+  // `server`: host:port. Connects when first used, with TLS where `tls` names authorities; the router
+  // must show the identity of one. Files that cannot be used fail every call with INVALID_ARGUMENT.
+  explicit Client(const std::string& server, const TlsFiles& tls = {});
   ~Client();
 
   // False when there is no router to be reached for that long. Calls fail at once without one, and
@@ -35,6 +37,9 @@ class Client {
   absl::StatusOr<v1::ExplainResponse> Explain(const v1::ExplainRequest& request, Timeout timeout);
 
  private:
+  // Why no call can be made; OK otherwise.
+  absl::Status Usable() const;
+
   struct Connection;
   std::unique_ptr<Connection> connection_;
 };

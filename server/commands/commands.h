@@ -35,6 +35,7 @@ void AddSweepCommand(CLI::App& bench, Action& chosen);
 void AddSloMapCommand(CLI::App& bench, Action& chosen);
 void AddCrossoverCommand(CLI::App& bench, Action& chosen);
 void AddSimulateCommand(CLI::App& app, Action& chosen);
+void AddCertsCommand(CLI::App& app, Action& chosen);
 void AddVersionCommand(CLI::App& app, Action& chosen);
 
 // Where a router listens and a client looks unless told otherwise.

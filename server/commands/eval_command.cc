@@ -18,6 +18,7 @@
 #include "server/commands/output_file.h"
 #include "server/commands/progress_bar.h"
 #include "server/commands/route_flag.h"
+#include "server/commands/tls_flags.h"
 #include "server/eval/eval_report.h"
 #include "server/eval/eval_run.h"
 #include "server/eval/eval_texts.h"
@@ -29,6 +30,7 @@ namespace {
 
 struct EvalFlags {
   std::string router = kDefaultServer;
+  TlsFiles tls;                 // of both routers
   std::string baseline_router;  // empty: `router`
   std::vector<std::string> inputs;
   WindowPlan plan;
@@ -93,11 +95,12 @@ EvalSubject SubjectOf(const EvalFlags& flags) {
 }
 
 // Asks both routers for their model. Another one may have other tokens.
-absl::Status SetModel(Client& client, Client::Timeout timeout, EvalSubject& subject) {
+absl::Status SetModel(Client& client, const TlsFiles& tls, Client::Timeout timeout,
+                      EvalSubject& subject) {
   ASSIGN_OR_RETURN(subject.model, ModelAt(client, subject.plan, timeout));
   const std::string& other = subject.baseline.router;
   if (other == subject.tested.router) return absl::OkStatus();
-  Client baseline(other);
+  Client baseline(other, tls);
   ASSIGN_OR_RETURN(const std::string model, ModelAt(baseline, subject.plan, timeout));
   if (model == subject.model) return absl::OkStatus();
   return FailedPrecondition("{} serves {}, but {} serves {}: their tokens may differ",
@@ -123,17 +126,16 @@ absl::Status RunEval(const EvalFlags& flags) {
   RETURN_IF_ERROR(CheckWritable(flags.json));
   RETURN_IF_ERROR(CheckWritable(flags.html));
   const Client::Timeout timeout(static_cast<int64_t>(std::ceil(flags.timeout_seconds * 1e3)));
-  Client client(flags.router);
+  Client client(flags.router, flags.tls);
   EvalSubject subject = SubjectOf(flags);
-  RETURN_IF_ERROR(SetModel(client, timeout, subject));
+  RETURN_IF_ERROR(SetModel(client, flags.tls, timeout, subject));
   ASSIGN_OR_RETURN(const std::vector<EvalWindow> windows,
                    WindowsOf(subject, flags.inputs, TokenizeAt(client, timeout)));
   ProgressBar bar("windows");
-  ASSIGN_OR_RETURN(
-      const EvalResult result,
-      EvalRun(subject, NewRunName(), timeout).Run(windows, [&bar](int64_t done, int64_t total) {
-        bar.Update(done, total);
-      }));
+  ASSIGN_OR_RETURN(const EvalResult result, EvalRun(subject, NewRunName(), timeout, flags.tls)
+                                                .Run(windows, [&bar](int64_t done, int64_t total) {
+                                                  bar.Update(done, total);
+                                                }));
   fmt::print("{}", EvalTables(result));
   if (std::ssize(windows) < flags.plan.count) {
     fmt::print("The texts have {} windows, {} were wanted.\n", windows.size(), flags.plan.count);
@@ -147,6 +149,7 @@ void AddEvalFlags(CLI::App& eval, EvalFlags& flags) {
   const CLI::IsMember routes({"auto", "unified", "disaggregated"});
   eval.add_option("--router,--server", flags.router, "host:port of the router")
       ->capture_default_str();
+  AddClientTlsFlags(eval, flags.tls);
   eval.add_option("--input", flags.inputs,
                   "file of text, or of a JSON object with \"text\" and \"name\" per line where its "
                   "name ends in .jsonl; may be repeated")

@@ -9,6 +9,7 @@
 #include "server/commands/client.h"
 #include "server/commands/columns.h"
 #include "server/commands/commands.h"
+#include "server/commands/tls_flags.h"
 
 namespace tandem {
 namespace {
@@ -19,6 +20,7 @@ struct ExplainFlags {
   std::string request_id;
   std::optional<int32_t> last;
   std::string server = kDefaultServer;
+  TlsFiles tls;
   bool json = false;
 };
 
@@ -34,7 +36,7 @@ int RunExplain(const ExplainFlags& flags) {
   }
   // The router would say the same, but protobuf cannot carry every text to it.
   if (const absl::Status valid = ValidateExplain(request); !valid.ok()) return PrintError(valid);
-  const auto response = Client(flags.server).Explain(request, kExplainTimeout);
+  const auto response = Client(flags.server, flags.tls).Explain(request, kExplainTimeout);
   if (!response.ok()) return PrintError(response.status());
   if (flags.json) {
     fmt::print("{}\n", ExplanationJson(*response));
@@ -62,6 +64,7 @@ void AddExplainCommand(CLI::App& app, Action& chosen) {
   explain->add_option("--server,--router", flags->server, "host:port of the router")
       ->capture_default_str();
   explain->add_flag("--json", flags->json, "print one JSON object");
+  AddClientTlsFlags(*explain, flags->tls);
   explain->footer(
       "Examples:\n"
       "  tandem explain --last 20\n"

@@ -13,6 +13,7 @@
 #include "server/commands/number_flag.h"
 #include "server/commands/route_flag.h"
 #include "server/commands/sampling_flags.h"
+#include "server/commands/tls_flags.h"
 
 namespace tandem {
 namespace {
@@ -22,6 +23,7 @@ struct GenerateFlags {
   std::string prompt;
   std::vector<int32_t> token_ids;
   std::string server = kDefaultServer;
+  TlsFiles tls;
   std::string model;
   std::string route = "auto";
   SamplingFlags sampling;
@@ -193,8 +195,8 @@ int RunGenerate(const GenerateFlags& flags) {
     }
     return true;
   };
-  const absl::Status status =
-      Client(flags.server).Generate(*request, TimeoutOf(flags.timeout_seconds), on_event);
+  const absl::Status status = Client(flags.server, flags.tls)
+                                  .Generate(*request, TimeoutOf(flags.timeout_seconds), on_event);
   if (!status.ok()) {
     if (streamed) fmt::print("\n");
     std::fflush(stdout);
@@ -281,6 +283,7 @@ void AddGenerateCommand(CLI::App& app, Action& chosen) {
   generate->add_option("--timeout", flags->timeout_seconds, "deadline in seconds; 0: none")
       ->check(NotNegative())
       ->group(kEndGroup);
+  AddClientTlsFlags(*generate, flags->tls);
   generate->footer(
       "Errors are one line on stderr, \"error: CODE: message\", and exit status 1.\n"
       "Examples:\n"

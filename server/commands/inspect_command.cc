@@ -11,6 +11,7 @@
 #include "server/commands/client.h"
 #include "server/commands/columns.h"
 #include "server/commands/commands.h"
+#include "server/commands/tls_flags.h"
 
 namespace tandem {
 namespace {
@@ -21,6 +22,7 @@ struct InspectKvFlags {
   std::string request_id;
   std::string file;
   std::string server = kDefaultServer;
+  TlsFiles tls;
   bool json = false;
 };
 
@@ -30,7 +32,7 @@ absl::StatusOr<v1::RequestExplanation> RequestOfRouter(const InspectKvFlags& fla
   // The router would say the same, but protobuf cannot carry every text to it.
   RETURN_IF_ERROR(ValidateExplain(request));
   ASSIGN_OR_RETURN(const v1::ExplainResponse response,
-                   Client(flags.server).Explain(request, kInspectTimeout));
+                   Client(flags.server, flags.tls).Explain(request, kInspectTimeout));
   if (response.requests().empty()) return Internal("the router explained no request");
   RETURN_IF_ERROR(CheckHandoff(response.requests(0)));
   return response.requests(0);
@@ -69,6 +71,7 @@ void AddInspectCommand(CLI::App& app, Action& chosen) {
   kv->add_option("--server,--router", flags->server, "host:port of the router")
       ->capture_default_str();
   kv->add_flag("--json", flags->json, "print one JSON object");
+  AddClientTlsFlags(*kv, flags->tls);
   kv->footer(
       "Examples:\n"
       "  tandem inspect kv my-request\n"

@@ -87,6 +87,7 @@ int Main(int argc, char** argv) {
   AddRouterCommand(app, chosen);
   AddWorkerCommand(app, chosen);
   AddProfileCommand(app, chosen);
+  AddCertsCommand(app, chosen);
   AddVersionCommand(app, chosen);
   app.require_subcommand(1);
   app.set_config("--config", "", "read flags from a file: [worker] role=decode ...");

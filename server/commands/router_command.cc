@@ -33,6 +33,7 @@
 #include "server/anthropic/endpoints.h"
 #include "server/assembly/classic_parameters.h"
 #include "server/assembly/model_name.h"
+#include "server/assembly/process_tls.h"
 #include "server/assembly/simulated_worker.h"
 #include "server/commands/child_process.h"
 #include "server/commands/commands.h"
@@ -42,6 +43,7 @@
 #include "server/commands/router_flags.h"
 #include "server/commands/server_limit_flags.h"
 #include "server/commands/signals.h"
+#include "server/commands/tls_flags.h"
 #include "server/commands/version.h"
 #include "server/http/http_server.h"
 #include "server/openai/model_files.h"
@@ -72,10 +74,17 @@ struct RouterFlags {
   std::optional<uint16_t> http_port;
   HttpTuning http;
   std::string access_file;  // empty: no API keys, and no limits of tenants
+  TlsFiles tls;
+  std::string tls_clients = "optional";
   int drain_seconds = 30;
   std::string log_level = "info";
   int ready_fd = -1;
 };
+
+ClientCertificates ClientCertificatesOf(const RouterFlags& flags) {
+  return flags.tls_clients == "require" ? ClientCertificates::kRequired
+                                        : ClientCertificates::kOptional;
+}
 
 uint64_t RandomSeed() {
   std::random_device device;
@@ -234,21 +243,39 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetrics(const RouterFlags& flag
   return metrics;
 }
 
+// HTTPS has the files of all ports unless it has its own.
+HttpTlsFiles HttpFiles(const RouterFlags& flags) {
+  HttpTlsFiles files = flags.http.tls;
+  if (files.cert.empty() && files.key.empty()) {
+    files.cert = flags.tls.cert;
+    files.key = flags.tls.key;
+  }
+  if (ClientCertificatesOf(flags) == ClientCertificates::kRequired) files.client_ca = flags.tls.ca;
+  return files;
+}
+
+// Who may use the ports of a router.
+struct PortGuards {
+  const ProcessTls& tls;
+  AccessControl* access;  // null: no API keys are asked for
+};
+
 void AddPaths(const std::vector<HttpRoute>& routes, std::set<std::string>& paths) {
   for (const HttpRoute& route : routes) paths.insert(route.path);
 }
 
-// Null where none was asked for. `access` may be null.
+// Null where none was asked for.
 absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const RouterFlags& flags,
                                                       const AdminPages& pages, Router& router,
                                                       const openai::Service& service,
                                                       AnswerBuffers& answers,
-                                                      AccessControl* access) {
+                                                      const PortGuards& guards) {
   if (!flags.http_port) return nullptr;
   HttpServerOptions options = {
       .host = flags.host,
       .port = *flags.http_port,
-      .tls = flags.http.tls,
+      .tls = HttpFiles(flags),
+      .tls_refusals = guards.tls.refusals.get(),
       .io_threads = flags.http.threads,
       .max_connections = flags.server.max_connections,
       .max_body_bytes = flags.http.max_body_bytes,
@@ -267,10 +294,10 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(const RouterFlags& flags,
   if (!flags.http.no_page) {
     for (HttpRoute& route : PageRoutes(service.model(), routes)) open.push_back(std::move(route));
   }
-  if (access != nullptr) {
+  if (guards.access != nullptr) {
     std::set<std::string> paths = {"/healthz", "/livez", "/readyz"};
     AddPaths(open, paths);
-    options.authorize = HttpAuthorizer(*access, std::move(paths));
+    options.authorize = HttpAuthorizer(*guards.access, std::move(paths));
   }
   for (HttpRoute& route : open) routes.push_back(std::move(route));
   auto server = HttpServer::Start(options, std::move(routes));
@@ -367,20 +394,21 @@ struct Observed {
 // Takes clients and workers until the process is to end. `answers` are counted by `router`.
 absl::Status ServePorts(const RouterFlags& flags, const openai::Service& service, Router& router,
                         EventLoop& loop, ClusterService& cluster_service, AnswerBuffers& answers,
-                        const Observed& observed, AccessControl* access) {
+                        const Observed& observed, const PortGuards& guards) {
   const RouterTuning& tuning = flags.tuning;
   ASSIGN_OR_RETURN(const std::unique_ptr<ConnectionAcceptor> acceptor,
                    ConnectionAcceptor::Listen(flags.host, flags.port, flags.server));
-  const auto add_process = [&acceptor, access](v1::GetStatusResponse& status) {
-    if (access != nullptr) *status.mutable_access() = access->Use();
+  const auto add_process = [&acceptor, &guards](v1::GetStatusResponse& status) {
+    if (guards.access != nullptr) *status.mutable_access() = guards.access->Use();
     *status.mutable_connections() = acceptor->use();
+    guards.tls.Report(*status.mutable_tls_refusals());
     status.set_log_lines_dropped(LogLinesDropped());
   };
   InferenceService inference(router, loop, answers,
                              {.max_message_bytes = tuning.max_message_bytes,
                               .max_queued_bytes = tuning.stream_buffer_bytes,
                               .max_reading_time = std::chrono::seconds(tuning.max_request_seconds),
-                              .access = access,
+                              .access = guards.access,
                               .add_process = add_process});
   ASSIGN_OR_RETURN(
       const std::unique_ptr<GrpcServer> server,
@@ -390,7 +418,9 @@ absl::Status ServePorts(const RouterFlags& flags, const openai::Service& service
            // Above the router's limit, so that it can say what is wrong.
            .max_message_bytes = static_cast<int32_t>(kGrpcLimitFactor * tuning.max_message_bytes),
            .services = {{kInferenceName, &inference},
-                        {v1::Cluster::service_full_name(), &cluster_service}}}));
+                        {v1::Cluster::service_full_name(), &cluster_service}},
+           .credentials = guards.tls.Credentials(),
+           .tls_refusals = guards.tls.CountedRefusals()}));
   server->SetHealth(kInferenceName, GrpcServer::Health::kNotServing);  // until a route is there
   RouterHealth health({.loop = loop,
                        .cluster = observed.cluster,
@@ -411,7 +441,7 @@ absl::Status ServePorts(const RouterFlags& flags, const openai::Service& service
       nullptr;  // outlives both servers, whose pages it is for
   const AdminPages pages = PagesOf(status, observed.requests, health, http_use);
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> http,
-                   ServeHttp(flags, pages, router, service, answers, access));
+                   ServeHttp(flags, pages, router, service, answers, guards));
   http_use = http.get();
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> metrics, ServeMetrics(flags, pages));
   RunUntilTerminated(flags, HostPortText(flags.host, acceptor->port()), service.model(), router,
@@ -419,7 +449,7 @@ absl::Status ServePorts(const RouterFlags& flags, const openai::Service& service
   return absl::OkStatus();
 }
 
-absl::Status Serve(const RouterFlags& flags) {
+absl::Status Serve(const RouterFlags& flags, const ProcessTls& tls) {
   const RouterTuning& tuning = flags.tuning;
   ASSIGN_OR_RETURN(const ServedModel served, ServedBy(flags));
   ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, LoadTokenizerIfAny(flags.model_dir));
@@ -438,7 +468,7 @@ absl::Status Serve(const RouterFlags& flags) {
                    NewRoutingPolicy(tuning.policy, policy_parts));
   const auto loop = std::make_shared<EventLoop>(clock, kMaxLoopTasks);
   Cluster cluster(MakeClusterOptions(tuning, options), clock);
-  GrpcWorkerClient workers(loop);
+  GrpcWorkerClient workers(loop, tls.source);
   AnswerBuffers answers(tuning.answer_buffer_bytes);
   ResumeStats resumes;
   RerouteStats reroutes;
@@ -470,11 +500,13 @@ absl::Status Serve(const RouterFlags& flags) {
                           .answers = &answers,
                           .prefixes = prefixes.get(),
                           .sessions = sessions.get()});
-  ClusterService cluster_service(cluster, prefixes.get(), MostCacheChanges(tuning));
+  ClusterService cluster_service(cluster, prefixes.get(), MostCacheChanges(tuning),
+                                 tls.guard_or_null());
   service.emplace(PartsOf(tuning, options, files, tokenizer.get(), router, *loop, clock));
   if (access != nullptr) WatchAccess(*loop, *access);
   return ServePorts(flags, *service, router, *loop, cluster_service, answers,
-                    {.cluster = cluster, .clock = clock, .requests = requests}, access.get());
+                    {.cluster = cluster, .clock = clock, .requests = requests},
+                    {.tls = tls, .access = access.get()});
 }
 
 int RunRouter(const RouterFlags& flags) {
@@ -482,7 +514,9 @@ int RunRouter(const RouterFlags& flags) {
   absl::Status status = RaiseDescriptorLimit().status();
   if (status.ok()) status = SetUpLogging(flags.log_level, "router");
   if (status.ok()) status = CheckLease(flags.tuning);
-  if (status.ok()) status = Serve(flags);
+  ProcessTls tls;
+  if (status.ok()) status = tls.OpenForRouter(flags.tls, ClientCertificatesOf(flags));
+  if (status.ok()) status = Serve(flags, tls);
   return status.ok() ? kExitOk : FailStart(flags.ready_fd, status);
 }
 
@@ -514,6 +548,8 @@ void AddRouterCommand(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   AddRouterFlags(*router, flags->tuning);
   AddServerLimitFlags(*router, flags->server);
+  AddPortTlsFlags(*router, flags->tls);
+  AddTlsClientsFlag(*router, flags->tls_clients);
   AddLogLevelFlag(*router, flags->log_level);
   AddReadyFlag(*router, flags->ready_fd);
   router->footer(

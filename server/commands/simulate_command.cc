@@ -15,6 +15,7 @@
 #include "server/commands/commands.h"
 #include "server/commands/load_flags.h"
 #include "server/commands/number_flag.h"
+#include "server/commands/tls_flags.h"
 #include "tandem/v1/inference.pb.h"
 
 namespace tandem {
@@ -25,6 +26,7 @@ struct SimulateFlags {
   BenchFlags load;
   simulator::SimulateOptions options;
   std::string costs_of;
+  TlsFiles tls;  // of costs_of
   std::string route = "auto";
   double link_gb_per_s = 0;
   double hop_us = 100;
@@ -73,9 +75,10 @@ absl::StatusOr<simulator::SimulateOptions> MakeSimulateOptions(const SimulateFla
 }
 
 // What the workers of a service report of their steps.
-absl::StatusOr<std::vector<simulator::ServedCosts>> CostsOf(const std::string& server) {
+absl::StatusOr<std::vector<simulator::ServedCosts>> CostsOf(const std::string& server,
+                                                            const TlsFiles& tls) {
   constexpr std::chrono::seconds kAnswerTimeout(5);
-  Client client(server);
+  Client client(server, tls);
   client.WaitUntilConnected(kAnswerTimeout);
   const absl::StatusOr<v1::GetStatusResponse> status = client.GetStatus(kAnswerTimeout);
   RETURN_IF_ERROR(Annotate(status.status(), fmt::format("--costs-of {}", server)));
@@ -94,7 +97,7 @@ absl::Status RunSimulateCommand(const SimulateFlags& flags) {
   RETURN_IF_ERROR(SetUpLogging("error", "simulate"));
   ASSIGN_OR_RETURN(simulator::SimulateOptions options, MakeSimulateOptions(flags));
   if (!flags.costs_of.empty()) {
-    ASSIGN_OR_RETURN(options.overrides.costs, CostsOf(flags.costs_of));
+    ASSIGN_OR_RETURN(options.overrides.costs, CostsOf(flags.costs_of, flags.tls));
   }
   return RunSimulate(options);
 }
@@ -123,6 +126,7 @@ void AddFleetFlags(CLI::App& simulate, SimulateFlags& flags) {
   add("--costs-of", flags.costs_of,
       "host:port of a service that runs: steps take what its workers of the same names, or else "
       "roles, report of theirs at present, in the place of what the files say");
+  AddClientTlsFlags(simulate, flags.tls);
   add("--disturb", options.disturbances,
       "lose:NAME@SECONDS (the process dies), leave:NAME@SECONDS (it drains) or "
       "slow:NAME@SECONDS:FACTOR; NAME as decode-3");

@@ -9,6 +9,7 @@
 #include "server/commands/client.h"
 #include "server/commands/commands.h"
 #include "server/commands/number_flag.h"
+#include "server/commands/tls_flags.h"
 
 namespace tandem {
 namespace {
@@ -18,6 +19,7 @@ constexpr std::chrono::milliseconds kPollInterval(20);
 
 struct StatusFlags {
   std::string server = kDefaultServer;
+  TlsFiles tls;
   double wait_seconds = 0;
   bool blocks = false;
   bool links = false;
@@ -28,7 +30,7 @@ struct StatusFlags {
 int RunStatus(const StatusFlags& flags) {
   using SteadyTime = std::chrono::steady_clock;
   const auto deadline = SteadyTime::now() + std::chrono::duration<double>(flags.wait_seconds);
-  Client client(flags.server);
+  Client client(flags.server, flags.tls);
   while (true) {
     const auto left = std::chrono::duration_cast<Client::Timeout>(deadline - SteadyTime::now());
     if (left > Client::Timeout::zero()) client.WaitUntilConnected(left);
@@ -68,6 +70,7 @@ void AddStatusCommand(CLI::App& app, Action& chosen) {
                    "also what each worker's steps take by its cost model, and how well that "
                    "predicts them; --json always says so");
   status->add_flag("--json", flags->json, "print one JSON object");
+  AddClientTlsFlags(*status, flags->tls);
   status->footer(
       "Examples:\n"
       "  tandem status --server 127.0.0.1:8080 --wait 10\n"

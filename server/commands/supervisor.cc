@@ -166,9 +166,10 @@ class Supervisor {
       if (&member != &router()) names += " " + member.name;
     }
     fmt::print("ready: {} at {} (workers:{})\n", options_.model, address_, names);
-    fmt::print("  try: tandem generate \"It was a fine morning\" --server {}\n", address_);
+    fmt::print("  try: tandem generate \"It was a fine morning\" --server {}{}\n", address_,
+               options_.client_flags);
     if (!options_.http_url.empty()) {
-      fmt::print("  chat: tandem chat --url {}\n", options_.http_url);
+      fmt::print("  chat: tandem chat --url {}{}\n", options_.http_url, options_.client_flags);
       fmt::print("{}{}\n", options_.has_page ? "  or in a browser: " : "  HTTP: ",
                  options_.http_url + (options_.has_page ? "/" : "/health"));
     }

@@ -21,6 +21,8 @@ struct SupervisorOptions {
   std::string model;      // for the lines that say ready
   std::string http_url;   // likewise; empty: HTTP is not served
   bool has_page = false;  // HTTP has one for browsers
+  // Flags that clients need, with a space before each, for the same lines.
+  std::string client_flags;
   Duration drain = std::chrono::seconds(30);
   int ready_fd = -1;  // of our own parent
 };

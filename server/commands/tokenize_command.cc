@@ -7,6 +7,7 @@
 #include "model/tokenizer/tokenizer.h"
 #include "server/commands/client.h"
 #include "server/commands/commands.h"
+#include "server/commands/tls_flags.h"
 
 namespace tandem {
 namespace {
@@ -17,6 +18,7 @@ struct TokenizeFlags {
   std::string text;
   std::string model_dir;
   std::string server;
+  TlsFiles tls;
   bool omit_template = false;
 };
 
@@ -34,7 +36,7 @@ absl::StatusOr<std::vector<int32_t>> Tokenize(const TokenizeFlags& flags) {
   request.set_text(flags.text);
   request.set_omit_template(flags.omit_template);
   ASSIGN_OR_RETURN(const v1::TokenizeResponse response,
-                   Client(flags.server).Tokenize(request, kTokenizeTimeout));
+                   Client(flags.server, flags.tls).Tokenize(request, kTokenizeTimeout));
   return std::vector<int32_t>(response.token_ids().begin(), response.token_ids().end());
 }
 
@@ -51,6 +53,7 @@ void AddTokenizeCommand(CLI::App& app, Action& chosen) {
       ->excludes(model);
   tokenize->add_flag("--omit-template", flags->omit_template,
                      "without the tokenizer's own first and last tokens");
+  AddClientTlsFlags(*tokenize, flags->tls);
   tokenize->footer(
       "The ids are comma-separated, as `tandem generate --token-ids` takes them.\n"
       "Example:\n"

@@ -16,6 +16,7 @@
 #include "server/commands/router_flags.h"
 #include "server/commands/server_limit_flags.h"
 #include "server/commands/supervisor.h"
+#include "server/commands/tls_flags.h"
 #include "server/services/descriptor_limit.h"
 #include "transfer/media/tcp/socket.h"
 
@@ -45,6 +46,8 @@ struct UpFlags {
   std::string access_file;
   std::optional<uint16_t> worker_metrics_port;  // of the first worker
   HttpTuning http;
+  TlsFiles tls;
+  std::string tls_clients = "optional";
   // The arguments of children that were given to this command.
   std::vector<std::string> to_all;
   std::vector<std::string> to_router;
@@ -141,13 +144,25 @@ absl::StatusOr<uint16_t> ChooseHttpPort(const UpFlags& flags) {
   return port;
 }
 
+bool ServesHttps(const UpFlags& flags) {
+  return flags.tls.enabled() || !flags.http.tls.cert.empty();
+}
+
+// Of `tandem generate` and others, to reach these processes.
+std::string ClientFlags(const UpFlags& flags) {
+  if (!flags.tls.enabled()) return "";
+  std::string text = " --tls-ca " + flags.tls.ca;
+  if (flags.tls_clients == "require") text += " --tls-cert CERTIFICATE --tls-key KEY";
+  return text;
+}
+
 absl::Status AddHttp(const UpFlags& flags, SupervisorOptions& options) {
   if (flags.no_http) return absl::OkStatus();
   ASSIGN_OR_RETURN(const uint16_t port, ChooseHttpPort(flags));
   options.router_arguments.push_back(fmt::format("--http-port={}", port));
   options.has_page = !flags.http.no_page;
-  options.http_url = fmt::format("{}://{}", flags.http.tls.cert.empty() ? "http" : "https",
-                                 HostPortText(flags.host, port));
+  options.http_url =
+      fmt::format("{}://{}", ServesHttps(flags) ? "https" : "http", HostPortText(flags.host, port));
   return absl::OkStatus();
 }
 
@@ -160,15 +175,16 @@ int RunUp(UpFlags flags) {
   }
   if (absl::Status status = ChooseWorkers(flags); !status.ok())
     return FailStart(flags.ready_fd, status);
-  if (absl::Status status = flags.tuning.transfer.tls.Check(); !status.ok()) {
-    return FailStart(flags.ready_fd, status);
-  }
+  absl::Status files = flags.tls.Check();
+  files.Update(flags.tuning.transfer.tls.Check("--kv-tls"));
+  if (!files.ok()) return FailStart(flags.ready_fd, files);
   SupervisorOptions options;
   const absl::StatusOr<std::string> name = ServedName(flags);
   if (!name.ok()) return FailStart(flags.ready_fd, name.status());
   options.model = *name;
   options.drain = std::chrono::seconds(flags.drain_seconds);
   options.ready_fd = flags.ready_fd;
+  options.client_flags = ClientFlags(flags);
   options.router_port = flags.port;
   options.router_arguments = RouterArguments(flags, options.model);
   if (absl::Status status = AddHttp(flags, options); !status.ok()) {
@@ -195,9 +211,13 @@ Passed AddPassedFlags(CLI::App& up, UpFlags& flags) {
     AddAccessFlag(up, flags.access_file);
     AddHttpFlags(up, flags.http);
     AddRouterFlags(up, flags.router);
+    AddTlsClientsFlag(up, flags.tls_clients);
   });
   passed.to_workers = OptionsAddedBy(up, [&] { AddTuningFlags(up, flags.tuning); });
-  passed.to_all = OptionsAddedBy(up, [&] { AddServerLimitFlags(up, flags.server); });
+  passed.to_all = OptionsAddedBy(up, [&] {
+    AddServerLimitFlags(up, flags.server);
+    AddPortTlsFlags(up, flags.tls);
+  });
   return passed;
 }
 

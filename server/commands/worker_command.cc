@@ -15,6 +15,7 @@
 #include "server/commands/router_flags.h"
 #include "server/commands/server_limit_flags.h"
 #include "server/commands/signals.h"
+#include "server/commands/tls_flags.h"
 #include "server/commands/version.h"
 #include "server/services/descriptor_limit.h"
 
@@ -32,9 +33,9 @@ int RunWorker(WorkerFlags flags, const std::string& role) {
   WorkerOptions& options = flags.options;
   if (options.name.empty()) options.name = fmt::format("{}-{}", role, getpid());
   options.build = kVersion;
-  if (absl::Status status = options.tuning.transfer.tls.Check(); !status.ok()) {
-    return FailStart(flags.ready_fd, status);
-  }
+  absl::Status files = options.tls.Check();
+  files.Update(options.tuning.transfer.tls.Check("--kv-tls"));
+  if (!files.ok()) return FailStart(flags.ready_fd, files);
   if (auto limit = RaiseDescriptorLimit(); !limit.ok()) {
     return FailStart(flags.ready_fd, limit.status());
   }
@@ -102,6 +103,7 @@ void AddWorkerCommand(CLI::App& app, Action& chosen) {
   AddReadyFlag(*worker, flags->ready_fd);
   AddTuningFlags(*worker, options.tuning);
   AddServerLimitFlags(*worker, options.server);
+  AddPortTlsFlags(*worker, options.tls);
   worker->footer(
       "Example:\n"
       "  tandem worker --role decode --model models/sample --router 10.0.0.1:8080 \\\n"

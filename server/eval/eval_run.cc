@@ -73,10 +73,11 @@ v1::GenerateRequest ForcedRequest(const EvalWindow& window, const ServedAs& serv
   return request;
 }
 
-EvalRun::EvalRun(EvalSubject subject, std::string name, Client::Timeout timeout)
+EvalRun::EvalRun(EvalSubject subject, std::string name, Client::Timeout timeout,
+                 const TlsFiles& tls)
     : subject_(std::move(subject)),
-      baseline_client_(subject_.baseline.router),
-      tested_client_(subject_.tested.router),
+      baseline_client_(subject_.baseline.router, tls),
+      tested_client_(subject_.tested.router, tls),
       name_(std::move(name)),
       timeout_(timeout) {}
 

@@ -26,7 +26,8 @@ class EvalRun {
 
   // `name` must differ from that of every other run at these routers: no request may find a prefix of
   // another run cached, because KV that is cached does not move.
-  EvalRun(EvalSubject subject, std::string name, Client::Timeout timeout);
+  // `tls`: of a client, for both routers.
+  EvalRun(EvalSubject subject, std::string name, Client::Timeout timeout, const TlsFiles& tls = {});
 
   // An error names the window and the request. FAILED_PRECONDITION when no model computes the tokens, or
   // when the router does not know forced outputs.

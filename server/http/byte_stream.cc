@@ -9,10 +9,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl.hpp>
 #include <boost/asio/write.hpp>
-#include <string>
 #include <utility>
-
-#include "base/status.h"
 
 namespace tandem {
 namespace {
@@ -50,6 +47,7 @@ class PlainStream final : public ByteStream {
   void Handshake(Done done) override {
     asio::post(io_, [done = std::move(done)] { done(true); });
   }
+  absl::Status refusal() const override { return absl::OkStatus(); }
   void Read(std::span<char> buffer, std::function<void(size_t)> done) override {
     ReadSome(socket_, buffer, std::move(done));
   }
@@ -77,14 +75,25 @@ class PlainStream final : public ByteStream {
   Socket socket_;
 };
 
+// For Asio, which takes one reference over.
+asio::ssl::context Adopt(const std::shared_ptr<SSL_CTX>& context) {
+  SSL_CTX_up_ref(context.get());
+  return asio::ssl::context(context.get());
+}
+
 class TlsStream final : public ByteStream {
  public:
-  TlsStream(asio::io_context& io, int fd, asio::ssl::context& tls) : stream_(Adopt(io, fd), tls) {}
+  TlsStream(asio::io_context& io, int fd, HttpTls& tls)
+      : tls_(tls), context_(Adopt(tls.Context())), stream_(Adopt(io, fd), context_) {}
 
   void Handshake(Done done) override {
     stream_.async_handshake(asio::ssl::stream_base::server,
-                            [done = std::move(done)](const error_code& error) { done(!error); });
+                            [this, done = std::move(done)](const error_code& error) {
+                              OnHandshake(error);
+                              done(!error);
+                            });
   }
+  absl::Status refusal() const override { return refusal_; }
   void Read(std::span<char> buffer, std::function<void(size_t)> done) override {
     ReadSome(stream_, buffer, std::move(done));
   }
@@ -102,42 +111,25 @@ class TlsStream final : public ByteStream {
   }
 
  private:
+  void OnHandshake(const error_code& error) {
+    if (!error) {
+      refusal_ = tls_.CheckClient(stream_.native_handle());
+    } else if (error.category() == asio::error::get_ssl_category()) {
+      tls_.CountFailure(error.message());
+    }
+  }
+
+  HttpTls& tls_;
+  asio::ssl::context context_;
   asio::ssl::stream<Socket> stream_;
+  absl::Status refusal_;
 };
 
 }  // namespace
 
-std::unique_ptr<ByteStream> NewByteStream(asio::io_context& io, int socket,
-                                          asio::ssl::context* tls) {
+std::unique_ptr<ByteStream> NewByteStream(asio::io_context& io, int socket, HttpTls* tls) {
   if (tls == nullptr) return std::make_unique<PlainStream>(io, socket);
   return std::make_unique<TlsStream>(io, socket, *tls);
-}
-
-absl::StatusOr<std::shared_ptr<asio::ssl::context>> LoadTls(const HttpTlsFiles& files) {
-  if (files.cert.empty() && files.key.empty()) return nullptr;
-  if (files.cert.empty() || files.key.empty()) {
-    return InvalidArgument(
-        "TLS needs a certificate and its key: give both --http-tls-cert and --http-tls-key");
-  }
-  auto tls = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
-  error_code error;
-  tls->set_options(asio::ssl::context::no_sslv2 | asio::ssl::context::no_sslv3 |
-                       asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1,
-                   error);
-  // Without it OpenSSL would ask the terminal for the password of a key that has one.
-  tls->set_password_callback([](size_t, asio::ssl::context::password_purpose) { return ""; },
-                             error);
-  tls->use_certificate_chain_file(files.cert, error);
-  if (error) {
-    return InvalidArgument("--http-tls-cert {}: no PEM file of certificates: {}", files.cert,
-                           error.message());
-  }
-  tls->use_private_key_file(files.key, asio::ssl::context::pem, error);
-  if (error) {
-    return InvalidArgument("--http-tls-key {}: no PEM file of this certificate's key: {}",
-                           files.key, error.message());
-  }
-  return tls;
 }
 
 }  // namespace tandem

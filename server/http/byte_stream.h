@@ -6,15 +6,12 @@
 #include <span>
 #include <string_view>
 
-#include "absl/status/statusor.h"
-#include "server/http/http_options.h"
+#include "absl/status/status.h"
+#include "server/http/http_tls.h"
 
 namespace boost::asio {
 class io_context;
-namespace ssl {
-class context;
 }
-}  // namespace boost::asio
 
 namespace tandem {
 
@@ -27,6 +24,8 @@ class ByteStream {
 
   using Done = std::function<void(bool ok)>;
   virtual void Handshake(Done done) = 0;
+  // After the handshake: why the client may ask for nothing; OK for all others.
+  virtual absl::Status refusal() const = 0;
   // 0 bytes: the other side has ended, or is gone.
   virtual void Read(std::span<char> buffer, std::function<void(size_t bytes)> done) = 0;
   virtual void Write(std::string_view bytes, Done done) = 0;
@@ -39,10 +38,6 @@ class ByteStream {
 };
 
 // Takes over the descriptor `socket`. `tls` outlives it; null: in the clear.
-std::unique_ptr<ByteStream> NewByteStream(boost::asio::io_context& io, int socket,
-                                          boost::asio::ssl::context* tls);
-
-// Null without files. INVALID_ARGUMENT names the file that cannot be used.
-absl::StatusOr<std::shared_ptr<boost::asio::ssl::context>> LoadTls(const HttpTlsFiles& files);
+std::unique_ptr<ByteStream> NewByteStream(boost::asio::io_context& io, int socket, HttpTls* tls);
 
 }  // namespace tandem

@@ -131,6 +131,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
     const bool done = co_await AwaitWrite(After(patience));
     co_return done;
   }
+  absl::Status refusal() const { return stream_->refusal(); }
   // Tells the client that this is the end, and waits a little for its own.
   awaitable<void> End(Duration patience) {
     stream_->EndWriting([self = shared_from_this()](bool) { self->Notify(); });
@@ -225,6 +226,11 @@ class Connection {
   awaitable<void> Run() {
     bool usable = co_await wire_->Handshake(server_.options.header_timeout);
     if (!usable) co_return;
+    if (const absl::Status refused = wire_->refusal(); !refused.ok()) {
+      const HttpRefusal forbidden = {.status = 403, .message = std::string(refused.message())};
+      co_await Refuse(forbidden);
+      co_return;
+    }
     Duration patience = server_.options.header_timeout;
     while (usable) {
       std::optional<Incoming> incoming = co_await ReadRequest(patience);
@@ -458,7 +464,7 @@ void LogIfFailed(const std::exception_ptr& error) {
 
 }  // namespace
 
-bool ServeConnection(asio::io_context& io, ServedHttp& server, int socket, asio::ssl::context* tls,
+bool ServeConnection(asio::io_context& io, ServedHttp& server, int socket, HttpTls* tls,
                      std::string remote) {
   // Filled in once the connection has its place.
   const auto place = std::make_shared<std::weak_ptr<Wire>>();
@@ -480,8 +486,7 @@ bool ServeConnection(asio::io_context& io, ServedHttp& server, int socket, asio:
   return true;
 }
 
-bool RefuseConnection(asio::io_context& io, ServedHttp& server, int socket,
-                      asio::ssl::context* tls) {
+bool RefuseConnection(asio::io_context& io, ServedHttp& server, int socket, HttpTls* tls) {
   if (++server.refusing > kMaxRefusing) {
     --server.refusing;
     return false;

@@ -38,12 +38,12 @@ struct ServedHttp {
 // for it, and `socket` is still the caller's. `tls` as of NewByteStream. Thread: the one that runs `io`,
 // which also does all that follows.
 [[nodiscard]] bool ServeConnection(boost::asio::io_context& io, ServedHttp& server, int socket,
-                                   boost::asio::ssl::context* tls, std::string remote);
+                                   HttpTls* tls, std::string remote);
 
 // Answers 503 on a connection that there is no room for, and reads for a moment what its client sends,
 // so that the answer arrives: if it were closed with unread bytes, the system would reset it. False when
 // too many are being refused already, and `socket` is still the caller's. Otherwise as ServeConnection.
 [[nodiscard]] bool RefuseConnection(boost::asio::io_context& io, ServedHttp& server, int socket,
-                                    boost::asio::ssl::context* tls);
+                                    HttpTls* tls);
 
 }  // namespace tandem

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "router/request/answer_buffers.h"
+#include "security/tls_refusals.h"
 #include "server/http/http_message.h"
 
 namespace tandem {
@@ -17,12 +18,16 @@ namespace tandem {
 struct HttpTlsFiles {
   std::string cert;  // the server's and those that signed it, in this order; empty: no TLS
   std::string key;
+  // The authorities of clients: each client must show a certificate of theirs with the identity of a
+  // client or an admin. Empty: clients need none.
+  std::string client_ca;
 };
 
 struct HttpServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 0;  // 0: a free one
   HttpTlsFiles tls;
+  TlsRefusals* tls_refusals = nullptr;  // counts whom TLS refuses, and outlives the server
   int io_threads = 1;
   // When more connect, the connection that has waited for a request longest is closed; 503 when all are
   // being answered. The system's limit on descriptors may allow fewer.

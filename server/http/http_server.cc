@@ -127,9 +127,9 @@ void SendNoRoom(int socket) {
 // Accepts on the first I/O thread and hands connections to all in turn.
 struct HttpServer::Parts {
   Parts(const HttpServerOptions& options, std::vector<HttpRoute> routes,
-        std::shared_ptr<asio::ssl::context> tls_context, int descriptors)
+        std::unique_ptr<HttpTls> tls_files, int descriptors)
       : first_reserved_fd(descriptors - ReservedDescriptors(descriptors) / 2),
-        tls(std::move(tls_context)),
+        tls(std::move(tls_files)),
         server(options, std::move(routes), std::min(options.max_connections, first_reserved_fd)),
         threads(static_cast<size_t>(std::max(options.io_threads, 1))) {}
 
@@ -143,7 +143,7 @@ struct HttpServer::Parts {
   // Others than callers need descriptors as well: connections to workers, files. The gRPC port leaves
   // twice as many, so that a page about the process can be had when that port is full.
   const int first_reserved_fd;
-  const std::shared_ptr<asio::ssl::context> tls;
+  const std::unique_ptr<HttpTls> tls;  // null: in the clear
   ServedHttp server;
   std::vector<IoThread> threads;
   std::vector<asio::posix::stream_descriptor> listeners;  // of the first thread
@@ -220,7 +220,7 @@ void HttpServer::Parts::Refuse() {
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerOptions& options,
                                                               std::vector<HttpRoute> routes) {
   ASSIGN_OR_RETURN(const int descriptors, RaiseDescriptorLimit());
-  ASSIGN_OR_RETURN(std::shared_ptr<asio::ssl::context> tls, LoadTls(options.tls));
+  ASSIGN_OR_RETURN(std::unique_ptr<HttpTls> tls, HttpTls::Open(options));
   ASSIGN_OR_RETURN(const std::vector<UniqueFd> sockets,
                    ListenEverywhere(options.host, options.port));
   auto parts = std::make_unique<Parts>(options, std::move(routes), std::move(tls), descriptors);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/status.h"
 #include "router/cluster/registration_check.h"
 #include "server/services/status_mapping.h"
 
@@ -24,15 +25,28 @@ void FillKvPeers(const ClusterView& view, const WorkerId& id, v1::HeartbeatRespo
 
 }  // namespace
 
-ClusterService::ClusterService(Cluster& cluster, PrefixIndex* prefixes, uint32_t most_cache_changes)
-    : cluster_(cluster), prefixes_(prefixes), most_cache_changes_(most_cache_changes) {}
+ClusterService::ClusterService(Cluster& cluster, PrefixIndex* prefixes, uint32_t most_cache_changes,
+                               const CallGuard* guard)
+    : cluster_(cluster),
+      prefixes_(prefixes),
+      most_cache_changes_(most_cache_changes),
+      guard_(guard) {}
 
 ClusterService::~ClusterService() = default;
+
+template <typename Request>
+absl::Status ClusterService::CheckCaller(const grpc::CallbackServerContext& context,
+                                         const Request& request, std::string_view method) const {
+  if (guard_ == nullptr) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckName("name", request.name()));  // it is quoted and logged
+  return guard_->CheckWorkerName(context, request.name(), method);
+}
 
 grpc::ServerUnaryReactor* ClusterService::Register(grpc::CallbackServerContext* context,
                                                    const v1::RegisterRequest* request,
                                                    v1::RegisterResponse* response) {
-  const absl::Status status = cluster_.Register(*request);
+  absl::Status status = CheckCaller(*context, *request, "Register");
+  if (status.ok()) status = cluster_.Register(*request);
   if (status.ok()) {
     response->set_lease_ms(Millis(cluster_.options().lease));
     response->set_heartbeat_ms(Millis(cluster_.options().heartbeat));
@@ -49,9 +63,10 @@ grpc::ServerUnaryReactor* ClusterService::Register(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* ClusterService::Heartbeat(grpc::CallbackServerContext* context,
                                                     const v1::HeartbeatRequest* request,
                                                     v1::HeartbeatResponse* response) {
-  absl::Status status = request->has_cache()
-                            ? PrefixIndex::Check(request->cache(), most_cache_changes_)
-                            : absl::OkStatus();
+  absl::Status status = CheckCaller(*context, *request, "Heartbeat");
+  if (status.ok() && request->has_cache()) {
+    status = PrefixIndex::Check(request->cache(), most_cache_changes_);
+  }
   if (status.ok()) status = cluster_.Heartbeat(*request);
   if (status.ok()) {
     FillKvPeers(*cluster_.View(), {request->name(), request->incarnation()}, *response);
@@ -72,10 +87,11 @@ void ClusterService::TakeCacheChanges(const v1::HeartbeatRequest& request,
 grpc::ServerUnaryReactor* ClusterService::Deregister(grpc::CallbackServerContext* context,
                                                      const v1::DeregisterRequest* request,
                                                      v1::DeregisterResponse*) {
-  if (cluster_.Deregister(request->name(), request->incarnation())) {
+  const absl::Status status = CheckCaller(*context, *request, "Deregister");
+  if (status.ok() && cluster_.Deregister(request->name(), request->incarnation())) {
     LogInfo("worker={} leaves", request->name());
   }
-  return Answer(*context, absl::OkStatus());
+  return Answer(*context, status);
 }
 
 }  // namespace tandem

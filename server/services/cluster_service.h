@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "router/cluster/cluster.h"
 #include "router/prefix/prefix_index.h"
+#include "security/grpc/call_guard.h"
 #include "tandem/v1/cluster.grpc.pb.h"
 
 namespace tandem {
@@ -13,8 +15,11 @@ namespace tandem {
 class ClusterService final : public v1::Cluster::CallbackService {
  public:
   // prefixes: null where the router does not want to know what is cached. most_cache_changes: that
-  // one heartbeat may bring. As with InferenceService, constructor and destructor are not in line.
-  ClusterService(Cluster& cluster, PrefixIndex* prefixes, uint32_t most_cache_changes);
+  // one heartbeat may bring. guard: judges whether a caller is the worker that it speaks for, and
+  // outlives it; null without TLS, where nobody can know. As with InferenceService, constructor and
+  // destructor are not in line.
+  ClusterService(Cluster& cluster, PrefixIndex* prefixes, uint32_t most_cache_changes,
+                 const CallGuard* guard = nullptr);
   ~ClusterService() override;
 
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
@@ -28,11 +33,16 @@ class ClusterService final : public v1::Cluster::CallbackService {
                                        v1::DeregisterResponse* response) override;
 
  private:
+  // Whether the caller may speak for the worker that `request` names.
+  template <typename Request>
+  absl::Status CheckCaller(const grpc::CallbackServerContext& context, const Request& request,
+                           std::string_view method) const;
   void TakeCacheChanges(const v1::HeartbeatRequest& request, v1::HeartbeatResponse& response);
 
   Cluster& cluster_;
   PrefixIndex* const prefixes_;
   const uint32_t most_cache_changes_;
+  const CallGuard* const guard_;
 };
 
 }  // namespace tandem

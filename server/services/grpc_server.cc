@@ -3,11 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string_view>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "grpc/support/log.h"
@@ -17,6 +20,7 @@
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
+#include "security/tls_refusals.h"
 #include "server/services/connection_acceptor.h"
 
 namespace tandem {
@@ -27,17 +31,67 @@ using Connections = grpc::experimental::ExternalConnectionAcceptor;
 // What gRPC says before it aborts because the system gave it no thread for its calls.
 constexpr std::string_view kNoThread = "assertion failed: worker->created()";
 
+// What gRPC says, for debugging, when a client's handshake has failed. It tells nobody otherwise.
+constexpr std::string_view kHandshakeFailed = "Handshaking failed: ";
+// And what it says of the same as an error, also of connections that this process makes, whose
+// callers get it in their status.
+constexpr std::string_view kFatalHandshake = "Handshake failed with";
+
+std::atomic<bool> says_everything = false;  // gRPC was asked for what it says for debugging
+
+class HandshakeFailures {
+ public:
+  void CountIn(std::shared_ptr<TlsRefusals> refusals) {
+    absl::MutexLock lock(&mutex_);
+    refusals_ = std::move(refusals);
+  }
+  // `why`: gRPC's text, up to where in its sources the error arose.
+  void Count(std::string_view why) {
+    why = why.substr(0, why.find(" {"));
+    const std::shared_ptr<TlsRefusals> refusals = Refusals();
+    if (refusals == nullptr) return;
+    const TlsRefusalReason reason = ReasonOfHandshakeError(why);
+    // A connection that ends before it has said anything is a probe of the port or a client that left.
+    const bool is_tls = why.find("SSL") != std::string_view::npos;
+    if (is_tls || reason != TlsRefusalReason::kHandshake) {
+      refusals->Add(TlsPort::kGrpc, reason, why);
+    }
+  }
+
+ private:
+  std::shared_ptr<TlsRefusals> Refusals() {
+    absl::MutexLock lock(&mutex_);
+    return refusals_;
+  }
+
+  absl::Mutex mutex_;
+  std::shared_ptr<TlsRefusals> refusals_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Of the process, as gRPC's log is.
+HandshakeFailures& FailedHandshakes() {
+  static auto* const failures = new HandshakeFailures;
+  return *failures;
+}
+
+LogLevel LevelOf(gpr_log_severity severity, std::string_view message) {
+  if (says_everything && message.starts_with(kFatalHandshake)) return LogLevel::kDebug;
+  if (severity == GPR_LOG_SEVERITY_ERROR) return LogLevel::kWarn;
+  return severity == GPR_LOG_SEVERITY_INFO && !says_everything ? LogLevel::kInfo : LogLevel::kDebug;
+}
+
 void LogOfGrpc(gpr_log_func_args* line) {
-  if (line->message == kNoThread) {
+  const std::string_view message = line->message;
+  if (message == kNoThread) {
     WriteToStderr(
         "error: RESOURCE_EXHAUSTED: the system gives this process no more threads: raise its "
         "limits (ulimit -v, ulimit -u, the container's)\n");
     _exit(1);
   }
-  const auto level = line->severity == GPR_LOG_SEVERITY_ERROR  ? LogLevel::kWarn
-                     : line->severity == GPR_LOG_SEVERITY_INFO ? LogLevel::kInfo
-                                                               : LogLevel::kDebug;
-  Log(level, "grpc {}:{} {}", line->file, line->line, line->message);
+  if (message.starts_with(kHandshakeFailed)) {
+    return FailedHandshakes().Count(message.substr(kHandshakeFailed.size()));
+  }
+  Log(LevelOf(line->severity, message), "grpc {}:{} {}", line->file, line->line, message);
 }
 
 int Milliseconds(int32_t seconds) {
@@ -90,7 +144,12 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(ConnectionAcceptor
   const std::shared_ptr<Connections> connections =
       builder.experimental().AddExternalConnectionAcceptor(
           grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-          grpc::InsecureServerCredentials());
+          options.credentials != nullptr ? options.credentials : grpc::InsecureServerCredentials());
+  if (options.tls_refusals != nullptr) {
+    FailedHandshakes().CountIn(options.tls_refusals);
+    says_everything = true;
+    gpr_set_log_verbosity(GPR_LOG_SEVERITY_DEBUG);
+  }
   SetLimits(options.limits, builder);
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   builder.SetMaxSendMessageSize(-1);

@@ -11,12 +11,14 @@
 
 namespace grpc {
 class Server;
+class ServerCredentials;
 class Service;
 }  // namespace grpc
 
 namespace tandem {
 
 class ConnectionAcceptor;
+class TlsRefusals;
 
 // A service and its name, such as "tandem.v1.Inference", which the health service knows it by.
 struct NamedService {
@@ -28,6 +30,9 @@ struct GrpcServerOptions {
   ServerLimits limits;
   int32_t max_message_bytes = 4 << 20;  // of one request; larger ones get RESOURCE_EXHAUSTED
   std::vector<NamedService> services;
+  std::shared_ptr<grpc::ServerCredentials> credentials;  // NewServerTls; null: without TLS
+  // Counts the handshakes that fail at the servers of this process; null: nobody does.
+  std::shared_ptr<TlsRefusals> tls_refusals;
 };
 
 // A gRPC server with the standard health and reflection services, on the port of a

@@ -97,15 +97,15 @@ absl::Status StatusOf(const absl::StatusOr<HttpAnswer>& answer) {
 
 }  // namespace
 
-ChatConnection::ChatConnection(std::string url, Wakeup& wakeup, std::string ca_file)
-    : url_(WithoutSlash(std::move(url))), ca_file_(std::move(ca_file)), wakeup_(wakeup) {}
+ChatConnection::ChatConnection(std::string url, Wakeup& wakeup, TlsFiles tls)
+    : url_(WithoutSlash(std::move(url))), tls_(std::move(tls)), wakeup_(wakeup) {}
 
 loadgen::HttpRequest ChatConnection::Request(const std::string& path) const {
   loadgen::HttpRequest request = {
       .url = url_ + path,
       .headers = {"Content-Type: application/json",
                   "Expect:"},  // else long bodies wait for a 100 Continue
-      .ca_file = ca_file_};
+      .tls = tls_};
   const std::string authorization = AuthorizationFromEnvironment();
   if (!authorization.empty()) request.headers.push_back("Authorization: " + authorization);
   return request;

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "bench/serving/http_streams.h"
+#include "security/tls_files.h"
 #include "server/terminal/wakeup.h"
 
 namespace tandem::terminal {
@@ -22,8 +23,8 @@ struct ServedModel {
 // UNAVAILABLE where there is none, which may be there again at the next call. Not thread-safe.
 class ChatConnection {
  public:
-  // `url`: "http://127.0.0.1:8000". `ca_file`: of HTTPS, as in HttpRequest. `wakeup` outlives it.
-  ChatConnection(std::string url, Wakeup& wakeup, std::string ca_file = "");
+  // `url`: "http://127.0.0.1:8000". `tls`: of HTTPS, as in HttpRequest. `wakeup` outlives it.
+  ChatConnection(std::string url, Wakeup& wakeup, TlsFiles tls = {});
 
   const std::string& url() const { return url_; }
   // The model of that name, or the first one where the name is empty.
@@ -44,7 +45,7 @@ class ChatConnection {
   loadgen::HttpRequest Request(const std::string& path) const;
 
   const std::string url_;
-  const std::string ca_file_;
+  const TlsFiles tls_;
   Wakeup& wakeup_;
   loadgen::HttpStreams streams_;
 };

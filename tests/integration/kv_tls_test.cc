@@ -88,7 +88,7 @@ TEST_F(KvTlsTest, AWorkerWithoutItIsNotReached) {
   ExpectNotReached({.unified = 0,
                     .worker_flags = {"--kv-transport=tcp"},
                     .prefill_flags = Flags(ours_.Issue("prefill"))},
-                   "has the peer the --kv-tls options, too?");
+                   "has the peer the --tls or --kv-tls options, too?");
 }
 
 TEST_F(KvTlsTest, AWorkerOfAForeignAuthorityIsNotReached) {
@@ -96,7 +96,7 @@ TEST_F(KvTlsTest, AWorkerOfAForeignAuthorityIsNotReached) {
                     .worker_flags = {"--kv-transport=tcp"},
                     .prefill_flags = Flags(ours_.Issue("prefill")),
                     .decode_flags = Flags(foreign_.Issue("decode"))},
-                   "it must lead to an authority of --kv-tls-ca");
+                   "it must lead to an authority of --tls-ca or --kv-tls-ca");
 }
 
 TEST_F(KvTlsTest, OneFlagAloneIsRefusedNamingAllThree) {

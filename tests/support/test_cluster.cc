@@ -41,7 +41,7 @@ TestCluster::TestCluster(TestClusterOptions options) : options_(std::move(option
   address_ = router.TakeReadyLine();
   EXPECT_FALSE(address_.empty()) << "the router did not start";
   processes_.emplace("router", std::move(router));
-  client_ = std::make_unique<Client>(address_);
+  client_ = std::make_unique<Client>(address_, options_.client_tls);
   const std::vector<std::string> names = WorkerNames(options_);
   for (const std::string& name : names) processes_.emplace(name, StartTandem(ArgumentsOf(name)));
   for (const std::string& name : names) {

@@ -33,6 +33,7 @@ struct TestClusterOptions {
   std::vector<std::string> prefill_flags;  // of prefill workers, after worker_flags
   std::vector<std::string> decode_flags;   // of decode workers, likewise
   std::string log_level = "error";         // of all
+  TlsFiles client_tls;                     // of client(): none: without TLS
 };
 
 // A real router and real workers on loopback, with the sample model unless another is named. Processes can be stopped,

@@ -258,6 +258,24 @@ TEST(MetricsPageTest, UnitsAreSecondsAndBytes) {
   EXPECT_THAT(page, HasSubstr("tandem_link_bytes_total" + labels + " 77\n"));
 }
 
+TEST(MetricsPageTest, RefusalsOfTlsAreToldByServerPortAndReason) {
+  v1::GetStatusResponse status;
+  const auto fill = [](v1::TlsRefusal& refusal, const char* port, const char* reason, int count) {
+    refusal.set_port(port);
+    refusal.set_reason(reason);
+    refusal.set_refused(static_cast<uint64_t>(count));
+  };
+  fill(*status.add_tls_refusals(), "grpc", "wrong_name", 3);
+  v1::WorkerStatus& worker = *status.add_workers();
+  worker.set_name("w");
+  fill(*worker.mutable_load()->add_tls_refusals(), "kv", "untrusted", 4);
+  const std::string page = MetricsPage(status);
+  EXPECT_THAT(page, HasSubstr("tandem_tls_refused_total{server=\"router\",port=\"grpc\","
+                              "reason=\"wrong_name\"} 3\n"));
+  EXPECT_THAT(page, HasSubstr("tandem_tls_refused_total{server=\"w\",port=\"kv\","
+                              "reason=\"untrusted\"} 4\n"));
+}
+
 TEST(MetricsPageTest, ALinkHasFailedAfterAHandOffOrAProbeFailed) {
   v1::GetStatusResponse status;
   v1::WorkerStatus& worker = *status.add_workers();

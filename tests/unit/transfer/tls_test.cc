@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/test_certificates.h"
 #include "tests/support/transport_probe.h"
+#include "tests/support/wait_limit.h"
 #include "transfer/media/tcp/tcp_medium.h"
 
 namespace tandem {
@@ -192,6 +193,61 @@ TEST_F(TlsRefusalTest, ExpiredCertificate) {
   EXPECT_EQ(ends.accepted.status().code(), kRefused);
   EXPECT_THAT(Text(ends.accepted.status()), HasSubstr("expired"));
   EXPECT_EQ(ends.connected.status().code(), kRefused);
+}
+
+TEST_F(TlsRefusalTest, ACertificateThatIsNotAWorkersThatConnects) {
+  TlsRefusals refusals;
+  for (const std::string uri : {"spiffe://tandem/client/c", "spiffe://tandem/router/r"}) {
+    const auto context = *TlsContext::Load(ours_.Issue("worker"), &refusals);
+    const auto stranger = Load(ours_.IssueFor("stranger", {uri}));
+    Sockets sockets = NewSockets();
+    const auto connected =
+        stranger->NewChannel(std::move(sockets.connected), ChannelSide::kConnected);
+    const auto accepted = context->NewChannel(std::move(sockets.accepted), ChannelSide::kAccepted);
+    const Ends ends = ShakeHands(*connected, *accepted);
+    EXPECT_EQ(ends.accepted.status().code(), absl::StatusCode::kPermissionDenied);
+    EXPECT_THAT(Text(ends.accepted.status()), HasSubstr(uri + " was presented"));
+    EXPECT_EQ(ends.connected.status().code(), absl::StatusCode::kPermissionDenied);
+    EXPECT_THAT(Text(ends.connected.status()), HasSubstr("the peer refused this worker"));
+  }
+  ASSERT_EQ(refusals.counts().size(), 1u);
+  EXPECT_EQ(refusals.counts().front().port, TlsPort::kKv);
+  EXPECT_EQ(refusals.counts().front().reason, TlsRefusalReason::kWrongRole);
+  EXPECT_EQ(refusals.counts().front().refused, 2u);
+}
+
+TEST_F(TlsRefusalTest, ACertificateThatIsNotAWorkersThatAccepts) {
+  const Ends ends =
+      Shake(ours_.Issue("worker"), ours_.IssueFor("router", {"spiffe://tandem/router/r"}));
+  EXPECT_EQ(ends.connected.status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(Text(ends.connected.status()), HasSubstr("spiffe://tandem/worker/* is needed"));
+}
+
+TEST_F(TlsRefusalTest, ATrustedCertificateWithoutAnIdentity) {
+  const Ends ends = Shake(ours_.IssueFor("nobody", {}), ours_.Issue("worker"));
+  EXPECT_EQ(ends.accepted.status().code(), absl::StatusCode::kUnauthenticated);
+}
+
+TEST_F(TlsTest, NewChannelsUseTheFilesAsTheyAreThen) {
+  const TlsFiles files = ours_.Issue("worker");
+  const auto context = Load(files);
+  const auto other = Load(foreign_.Issue("other"));
+  const auto talks = [&] {
+    Sockets sockets = NewSockets();
+    const auto connected = other->NewChannel(std::move(sockets.connected), ChannelSide::kConnected);
+    const auto accepted = context->NewChannel(std::move(sockets.accepted), ChannelSide::kAccepted);
+    const Ends ends = ShakeHands(*connected, *accepted);
+    return ends.connected.ok() && *ends.connected && ends.accepted.ok() && *ends.accepted;
+  };
+  EXPECT_FALSE(talks());
+  const TlsFiles next = foreign_.Issue("next");
+  std::filesystem::rename(next.cert, files.cert);
+  std::filesystem::rename(next.key, files.key);
+  std::filesystem::copy_file(next.ca, files.ca, std::filesystem::copy_options::overwrite_existing);
+  const absl::Time end = absl::Now() + WaitLimit();
+  bool talked = false;
+  while (!talked && absl::Now() < end) talked = talks();
+  EXPECT_TRUE(talked);
 }
 
 TEST_F(TlsRefusalTest, PeerThatSpeaksFramesInsteadOfTls) {

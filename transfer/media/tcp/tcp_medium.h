@@ -9,46 +9,39 @@
 
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
+#include "security/reloading_context.h"
+#include "security/tls_files.h"
+#include "security/tls_refusals.h"
 #include "transfer/media/tcp/socket_medium.h"
 #include "transfer/wire/byte_channel.h"
 
-struct ssl_ctx_st;  // OpenSSL's SSL_CTX
-
 namespace tandem {
 
-// Paths of PEM files: all three are given, or none for connections without TLS.
-struct TlsFiles {
-  std::string cert;  // this worker's certificate and the chain from it to the authority
-  std::string key;   // the private key of that certificate, not encrypted
-  std::string ca;    // the trusted authorities
-
-  // INVALID_ARGUMENT when only some are given.
-  absl::Status Check() const;
-  bool enabled() const { return !cert.empty(); }
-};
-
-// The certificate of this process and the authorities that it trusts, for mutual TLS 1.3. A peer
-// whose certificate leads to an authority of `ca` is a worker of this cluster. Names in certificates
-// are not compared, because workers come and go at any address. The files are read once.
-// Thread-safe after Load; the channels must not outlive it.
+// The certificate of this process and the authorities that it trusts, for mutual TLS 1.3. A peer whose
+// certificate leads to an authority of `ca` and has the identity of a worker is let in. Which worker
+// it is does not matter: frames name no worker, and who may push what is agreed over gRPC.
+// New channels use the files as they are then. Thread-safe; the channels must not outlive it.
 class TlsContext {
  public:
-  // INVALID_ARGUMENT names the file and OpenSSL's reason.
-  static absl::StatusOr<std::unique_ptr<TlsContext>> Load(const TlsFiles& files);
+  // INVALID_ARGUMENT names the file and OpenSSL's reason. `refusals` counts whom the channels refuse
+  // and outlives it; null: nobody counts.
+  static absl::StatusOr<std::unique_ptr<TlsContext>> Load(const TlsFiles& files,
+                                                          TlsRefusals* refusals = nullptr);
 
   // TLS over a connected socket. The channel's Establish makes the handshake. FAILED_PRECONDITION
-  // when the peer shows no trusted certificate, does not trust this one, or does not speak TLS.
+  // when the peer shows no trusted certificate, does not trust this one, or does not speak TLS;
+  // UNAUTHENTICATED or PERMISSION_DENIED when its certificate is not that of a worker.
   std::unique_ptr<ByteChannel> NewChannel(UniqueFd socket, ChannelSide side) const;
 
   // The most memory that the present channels may take for bytes under way.
   size_t buffer_bytes() const;
 
  private:
-  using Context = std::unique_ptr<ssl_ctx_st, void (*)(ssl_ctx_st*)>;
+  TlsContext(std::unique_ptr<ReloadingContext> context, TlsRefusals* refusals)
+      : context_(std::move(context)), refusals_(refusals) {}
 
-  explicit TlsContext(Context context) : context_(std::move(context)) {}
-
-  const Context context_;
+  const std::unique_ptr<ReloadingContext> context_;
+  TlsRefusals* const refusals_;
   mutable std::atomic<size_t> channels_ = 0;
 };
 
@@ -58,6 +51,7 @@ struct TcpOptions {
   std::string advertised_host;  // what address() names; empty: listen_host
   // Without files, connections are neither encrypted nor authenticated.
   TlsFiles tls;
+  TlsRefusals* tls_refusals = nullptr;  // counts whom TLS refuses, and outlives the medium
 };
 
 // TCP sockets. With TcpOptions::tls every connection uses mutual TLS. Addresses are "host:port".

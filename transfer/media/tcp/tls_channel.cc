@@ -11,11 +11,15 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "security/certificate.h"
+#include "security/openssl_parts.h"
+#include "security/peer_check.h"
 
 namespace tandem {
 namespace {
 
 constexpr char kWelcomeByte = 'W';
+constexpr char kRefusedByte = 'R';  // the peer's certificate is not that of a worker
 
 using OutBuffer = std::vector<std::byte>;
 
@@ -51,30 +55,17 @@ bool IsNotTls(int reason) {
          reason == SSL_R_PACKET_LENGTH_TOO_LONG || reason == SSL_R_RECORD_LENGTH_MISMATCH;
 }
 
-std::string ReasonOf(unsigned long error) {
-  if (ERR_SYSTEM_ERROR(error)) return ErrnoMessage(ERR_GET_REASON(error));
-  const char* reason = ERR_reason_error_string(error);
-  return reason != nullptr ? reason : fmt::format("error {:#x}", error);
-}
-
 // OpenSSL numbers the reasons that the peer sent as alerts from this one on.
 bool IsAlert(int reason) { return reason >= SSL_AD_REASON_OFFSET; }
 
 }  // namespace
 
-std::string TakeTlsErrors() {
-  std::string text;
-  while (const unsigned long error = ERR_get_error()) {
-    if (!text.empty()) text += "; ";
-    text += ReasonOf(error);
-  }
-  return text.empty() ? "no reason given" : text;
-}
-
-TlsChannel::TlsChannel(ssl_ctx_st* context, UniqueFd socket, ChannelSide side,
-                       std::atomic<size_t>& alive)
-    : socket_(std::move(socket)), side_(side), alive_(alive), ssl_(SSL_new(context), &SSL_free) {
-  ++alive_;
+TlsChannel::TlsChannel(ssl_ctx_st* context, UniqueFd socket, ChannelSide side, Watchers watchers)
+    : socket_(std::move(socket)),
+      side_(side),
+      watchers_(watchers),
+      ssl_(SSL_new(context), &SSL_free) {
+  ++watchers_.alive;
   TANDEM_CHECK(ssl_ != nullptr, "a TLS connection of OpenSSL");
   out_.reserve(kOutBytes + 2 * kRecordBytes);
   BIO* const input = BIO_new_socket(socket_.get(), BIO_NOCLOSE);
@@ -86,7 +77,7 @@ TlsChannel::TlsChannel(ssl_ctx_st* context, UniqueFd socket, ChannelSide side,
 }
 
 TlsChannel::~TlsChannel() {
-  --alive_;
+  --watchers_.alive;
   if (state_ != State::kOpen) return;
   ERR_clear_error();
   SSL_shutdown(ssl_.get());  // tells the peer, without waiting for its answer
@@ -119,17 +110,39 @@ absl::StatusOr<bool> TlsChannel::Handshake() {
   return result == 1;
 }
 
+absl::Status TlsChannel::CheckPeer() const {
+  return PeerCheck(TlsPort::kKv, watchers_.refusals)
+      .Check(PeerCertificateOf(ssl_.get()), {.roles = {IdentityRole::kWorker}}, "KV over tcp");
+}
+
 absl::StatusOr<bool> TlsChannel::Welcome() {
-  char byte = kWelcomeByte;
   if (side_ == ChannelSide::kAccepted) {
+    const absl::Status peer = CheckPeer();
+    const char byte = peer.ok() ? kWelcomeByte : kRefusedByte;
     ASSIGN_OR_RETURN(const size_t taken, Encrypt(std::as_bytes(std::span(&byte, 1))));
     TANDEM_CHECK(taken == 1, "room for one byte");
     RETURN_IF_ERROR(Flush());
-    return true;
+    if (peer.ok()) return true;
+    state_ = State::kOver;
+    return peer;
   }
+  char byte = kRefusedByte;
   ASSIGN_OR_RETURN(const size_t count, ReadPart(std::as_writable_bytes(std::span(&byte, 1))));
   if (count == 0) return false;
-  if (byte == kWelcomeByte) return true;
+  if (byte == kRefusedByte) {
+    state_ = State::kOver;
+    return PermissionDenied(
+        "TLS: the peer refused this worker: its certificate (--tls-cert or --kv-tls-cert) needs "
+        "the "
+        "identity {}worker/<name>",
+        kIdentityPrefix);
+  }
+  if (byte == kWelcomeByte) {
+    const absl::Status peer = CheckPeer();
+    if (peer.ok()) return true;
+    state_ = State::kOver;
+    return peer;
+  }
   return FailedPrecondition("TLS: the peer greets with byte {}: is it a worker of this version?",
                             static_cast<int>(byte));
 }
@@ -217,7 +230,7 @@ absl::Status TlsChannel::Outcome(int result) {
     return !shaking_hands ? Unavailable("connection lost: {}", why)
                           : Unavailable(
                                 "connection lost in the TLS handshake: {}; has the peer the "
-                                "--kv-tls options, too?",
+                                "--tls or --kv-tls options, too?",
                                 why);
   };
   switch (SSL_get_error(ssl_.get(), result)) {
@@ -242,21 +255,32 @@ absl::Status TlsChannel::Outcome(int result) {
 absl::Status TlsChannel::HandshakeError() {
   const int reason = ERR_GET_REASON(ERR_peek_error());
   const std::string errors = TakeTlsErrors();
-  if (const long verified = SSL_get_verify_result(ssl_.get()); verified != X509_V_OK) {
+  const long verified = SSL_get_verify_result(ssl_.get());
+  const bool is_alert = verified == X509_V_OK && IsAlert(reason);
+  if (watchers_.refusals != nullptr && !is_alert) {
+    watchers_.refusals->Add(
+        TlsPort::kKv,
+        verified != X509_V_OK ? TlsRefusalReason::kUntrusted : ReasonOfHandshakeError(errors),
+        verified != X509_V_OK ? X509_verify_cert_error_string(verified) : errors);
+  }
+  if (verified != X509_V_OK) {
     return FailedPrecondition(
         "TLS: the peer's certificate is not trusted: {}: it must lead to an authority of "
-        "--kv-tls-ca",
+        "--tls-ca or --kv-tls-ca",
         X509_verify_cert_error_string(verified));
   }
-  if (IsAlert(reason)) {
+  if (is_alert) {
     return FailedPrecondition(
-        "TLS: the peer refused this worker: {}: its --kv-tls-ca must have the authority of "
-        "--kv-tls-cert",
+        "TLS: the peer refused this worker: {}: its --tls-ca or --kv-tls-ca must have the "
+        "authority "
+        "that signed this worker's certificate",
         errors);
   }
   if (IsNotTls(reason)) {
     return FailedPrecondition(
-        "TLS: the peer does not speak TLS: {}: give the --kv-tls options to all workers or to none",
+        "TLS: the peer does not speak TLS: {}: give the --tls or --kv-tls options to all workers "
+        "or "
+        "to none",
         errors);
   }
   return FailedPrecondition("TLS handshake failed: {}", errors);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "security/tls_refusals.h"
 #include "transfer/wire/byte_channel.h"
 
 struct bio_st;      // OpenSSL's BIO
@@ -17,17 +18,15 @@ struct ssl_ctx_st;  // SSL_CTX
 
 namespace tandem {
 
-// Returns and clears the errors that OpenSSL has queued on this thread.
-std::string TakeTlsErrors();
-
 // TLS over a connected socket.
 //
 // Write encrypts into a buffer of this channel and sends from there, so a caller whose Write took
 // nothing may come back with other bytes, which OpenSSL itself does not allow.
 //
 // In TLS 1.3 the connecting side finishes its handshake before the other side has checked its
-// certificate. So the accepting side sends one byte when it is satisfied, for which Establish of the
-// connecting side waits: a refused worker learns the reason there.
+// certificate. So the accepting side sends one byte, which says whether it is satisfied and for which
+// Establish of the connecting side waits: a refused worker learns the reason there. Both sides want
+// the identity of a worker in the other's certificate.
 // Thread: the loop's.
 class TlsChannel final : public ByteChannel {
  public:
@@ -42,8 +41,12 @@ class TlsChannel final : public ByteChannel {
   static constexpr size_t kBufferBytes =
       kOutBytes + 2 * kRecordBytes + kReadAheadBytes + 2 * kRecordBytes;
 
-  // `alive` counts the present channels; it outlives this one.
-  TlsChannel(ssl_ctx_st* context, UniqueFd socket, ChannelSide side, std::atomic<size_t>& alive);
+  // All of it outlives the channel.
+  struct Watchers {
+    std::atomic<size_t>& alive;       // counts the present channels
+    TlsRefusals* refusals = nullptr;  // counts refused peers; null: nobody does
+  };
+  TlsChannel(ssl_ctx_st* context, UniqueFd socket, ChannelSide side, Watchers watchers);
   ~TlsChannel() override;
 
   int fd() const override { return socket_.get(); }
@@ -57,6 +60,8 @@ class TlsChannel final : public ByteChannel {
 
   absl::StatusOr<bool> Handshake();
   absl::StatusOr<bool> Welcome();
+  // Whether the peer's certificate is that of a worker.
+  absl::Status CheckPeer() const;
   // The number of bytes that came; 0 when none have come yet.
   absl::StatusOr<size_t> ReadPart(std::span<std::byte> part);
   // Encrypts as much of `part` as the buffer has room for, and returns how much.
@@ -65,11 +70,12 @@ class TlsChannel final : public ByteChannel {
   absl::Status Flush();
   // The error of the latest OpenSSL call, which returned `result`; OK when it must be repeated later.
   absl::Status Outcome(int result);
+  // Counts it if it is this side that refuses.
   absl::Status HandshakeError();
 
   const UniqueFd socket_;
   const ChannelSide side_;
-  std::atomic<size_t>& alive_;
+  const Watchers watchers_;
   State state_ = State::kHandshake;
   std::vector<std::byte> out_;  // encrypted
   size_t out_sent_ = 0;
