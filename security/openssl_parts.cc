@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "base/unique_fd.h"
 
 namespace tandem {
 namespace {
