@@ -32,7 +32,7 @@ FIELDS = {
                       "metadata": {"serverAddress": ANY, "query": ANY, "threshold": ANY}}]},
     # Prometheus operator 0.80
     ("monitoring.coreos.com/v1", "PodMonitor"): {
-        "selector": {"matchLabels": ANY}, "podTargetLabels": ANY,
+        "jobLabel": ANY, "selector": {"matchLabels": ANY}, "podTargetLabels": ANY,
         "podMetricsEndpoints": [{"port": ANY, "path": ANY, "interval": ANY}]},
 }
 
