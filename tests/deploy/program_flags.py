@@ -7,7 +7,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "
 import help_text  # noqa: E402
 
 # An entry goes once `tandem COMMAND --help` has the flag.
-AWAITED = {"worker": {"--metrics-port", "--tls-cert", "--tls-key", "--tls-ca"},
+AWAITED = {"worker": {"--tls-cert", "--tls-key", "--tls-ca"},
            "router": {"--tls-cert", "--tls-key", "--tls-ca"}}
 
 
