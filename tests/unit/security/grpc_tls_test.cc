@@ -82,7 +82,9 @@ class SecuredPort {
     cluster_service_ = std::make_unique<ClusterService>(cluster_, nullptr, 0, tls_.guard_or_null());
     acceptor_ = *ConnectionAcceptor::Listen("127.0.0.1", 0, {});
     GrpcServerOptions options;
-    options.services = {&inference_, &worker_, cluster_service_.get()};
+    options.services = {{v1::Inference::service_full_name(), &inference_},
+                        {v1::Worker::service_full_name(), &worker_},
+                        {v1::Cluster::service_full_name(), cluster_service_.get()}};
     options.credentials = tls_.Credentials();
     options.tls_refusals = tls_.CountedRefusals();
     auto server = GrpcServer::Start(*acceptor_, options);
