@@ -269,7 +269,7 @@ TEST(MetricsPageTest, RefusalsOfTlsAreToldByServerPortAndReason) {
   v1::WorkerStatus& worker = *status.add_workers();
   worker.set_name("w");
   fill(*worker.mutable_load()->add_tls_refusals(), "kv", "untrusted", 4);
-  const std::string page = MetricsPage(status);
+  const std::string page = PageOf(status);
   EXPECT_THAT(page, HasSubstr("tandem_tls_refused_total{server=\"router\",port=\"grpc\","
                               "reason=\"wrong_name\"} 3\n"));
   EXPECT_THAT(page, HasSubstr("tandem_tls_refused_total{server=\"w\",port=\"kv\","
