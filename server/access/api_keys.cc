@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
 #include "router/cluster/registration_check.h"
 
@@ -59,7 +60,7 @@ absl::StatusOr<TenantLimits> ReadLimits(const Json& object, const std::string& w
       object, what, {"requests_per_minute", "tokens_per_minute", "max_in_flight", "weight"}));
   TenantLimits limits;
   for (const auto& [name, value] : object.items()) {
-    const std::string field = what + "." + name;
+    const std::string field = fmt::format("{}.{}", what, name);
     if (name == "requests_per_minute") {
       ASSIGN_OR_RETURN(limits.requests_per_minute, ReadAmount(value, field, kMostPerMinute));
     } else if (name == "tokens_per_minute") {

@@ -8,6 +8,7 @@
 
 #include "CLI/CLI.hpp"
 #include "base/status.h"
+#include "fmt/ranges.h"
 #include "router/cluster/registration_check.h"
 #include "server/access/api_keys.h"
 #include "server/commands/commands.h"

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/commands/child_process.h"
@@ -103,7 +104,7 @@ TEST_F(KvTlsTest, OneFlagAloneIsRefusedNamingAllThree) {
   for (const std::string flag : {"--kv-tls-cert", "--kv-tls-key", "--kv-tls-ca"}) {
     for (const std::string command : {"up", "worker --role unified --router 127.0.0.1:1"}) {
       const CommandResult result =
-          Shell(command + " --log-level off " + flag + "=x.pem --model " + kModel + " 2>&1");
+          Shell(fmt::format("{} --log-level off {}=x.pem --model {} 2>&1", command, flag, kModel));
       EXPECT_EQ(result.exit_status, 1) << command << flag;
       EXPECT_THAT(result.output,
                   HasSubstr("TLS needs --kv-tls-cert, --kv-tls-key and --kv-tls-ca, or none"));
