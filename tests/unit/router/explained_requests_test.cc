@@ -300,5 +300,18 @@ TEST_F(ExplainedRequestsTest, WhatIsPredictedToMissItsSloIsRefusedBeforeAWorkerI
   loop_.RunReady();
 }
 
+TEST_F(ExplainedRequestsTest, WhatContinuesElsewhereIsNotRefusedForBeingLate) {
+  v1::GenerateRequest request = Ask(v1::ROUTE_AUTO);
+  request.set_ttft_slo_ms(9);
+  const RequestId id = Submit(request);
+  ASSERT_THAT(workers_.Open(), testing::ElementsAre("generate u0"));
+  clock_.Advance(std::chrono::milliseconds(100));
+  End("generate u0", absl::UnavailableError("it is gone"), CallEnd::Source::kNetwork);
+  EXPECT_FALSE(stream_.end.has_value()) << *stream_.end;
+  EXPECT_THAT(workers_.Open(), testing::ElementsAre("reserve d0"));
+  router_.Cancel(id, absl::CancelledError());
+  loop_.RunReady();
+}
+
 }  // namespace
 }  // namespace tandem
