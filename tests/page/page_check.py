@@ -313,6 +313,27 @@ def models_without_a_template_complete_text(browser):
         check_quiet(page)
 
 
+def a_key_is_asked_for_where_the_server_wants_one(browser):
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/access.json"
+        key = subprocess.run([TANDEM, "keys", "add", file, "--id=page", "--tenant=page"], check=True,
+                             stdout=subprocess.PIPE, text=True).stdout.strip()
+        with served(f"--model={MODEL}", f"--access-file={file}") as url:
+            page = browser.page()
+            page.look(1280, "light")
+            page.open(url)
+            page.until("document.activeElement.id === 'api_key'")
+            check("API key" in page.js("document.querySelector('#notice').textContent"), "it is not said what is missing")
+            page.type("another")
+            page.press("Tab")
+            page.until("document.activeElement.id === 'api_key'")
+            page.js("document.activeElement.select()")
+            page.type(key)
+            page.press("Tab")
+            page.until("document.querySelector('#model').textContent && document.querySelector('#notice').hidden")
+            ask(page, "It is a truth")
+
+
 def main():
     shutil.rmtree(SHOTS, ignore_errors=True)
     SHOTS.mkdir(parents=True)
@@ -334,6 +355,7 @@ def main():
             what_servers_rarely_say_is_shown(page, url)
         a_server_that_comes_back_is_noticed(page)
         models_without_a_template_complete_text(browser)
+        a_key_is_asked_for_where_the_server_wants_one(browser)
     finally:
         browser.close()
     print(f"page_check.py: all held; pictures in {SHOTS}")
