@@ -31,6 +31,7 @@ AccessControl::FileStamp AccessControl::StampOf(const std::string& path) {
 absl::Status AccessControl::Load() {
   ASSIGN_OR_RETURN(AccessFile read, AccessFile::Load(path_));
   const auto file = std::make_shared<const AccessFile>(std::move(read));
+  if (!file->keys().empty()) has_had_keys_ = true;
   {
     absl::MutexLock lock(&mutex_);
     file_ = file;
@@ -62,7 +63,7 @@ void AccessControl::ReloadIfChanged() {
 absl::StatusOr<std::optional<Caller>> AccessControl::Check(std::optional<std::string_view> secret,
                                                            Scope needed) {
   const std::shared_ptr<const AccessFile> file = this->file();
-  if (file->keys().empty()) return std::nullopt;
+  if (!has_had_keys_) return std::nullopt;
   if (!secret) {
     Count(Refusal::kMissing);
     return absl::UnauthenticatedError(

@@ -26,7 +26,8 @@ struct Caller {
 
 // Decides by API keys what callers may do. The keys come from an access file (api_keys.h), of which
 // changes are taken while the process runs; a file that cannot be read or parsed changes nothing. A file
-// without keys lets everybody in, so that it may limit tenants alone.
+// without keys lets everybody in, so that it may limit tenants alone; once the process has had keys, such a
+// file lets nobody in.
 // Thread-safe.
 class AccessControl {
  public:
@@ -68,6 +69,7 @@ class AccessControl {
   const std::string path_;
   const OnTenants on_tenants_;
   std::array<std::atomic<uint64_t>, 3> refused_ = {};  // by Refusal
+  std::atomic<bool> has_had_keys_ = false;
   std::atomic<uint64_t> reloads_ = 0;
   std::atomic<uint64_t> reloads_refused_ = 0;
   FileStamp stamp_;  // of the file that was looked at last; of the thread that reloads

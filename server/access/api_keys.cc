@@ -187,16 +187,16 @@ const ApiKey* AccessFile::Find(std::string_view secret) const {
 }
 
 absl::Status AccessFile::Add(ApiKey key) {
-  for (const ApiKey& other : keys_) {
-    if (other.id == key.id)
-      return absl::AlreadyExistsError(fmt::format("there is a key of the id {} already", key.id));
-    if (other.sha256 == key.sha256) {
-      return absl::AlreadyExistsError(
-          fmt::format("the keys {} and {} have the same secret", other.id, key.id));
-    }
+  if (ids_.contains(key.id)) {
+    return absl::AlreadyExistsError(fmt::format("there is a key of the id {} already", key.id));
   }
+  const auto [other, is_new] = by_hash_.try_emplace(key.sha256, keys_.size());
+  if (!is_new) {
+    return absl::AlreadyExistsError(
+        fmt::format("the keys {} and {} have the same secret", keys_[other->second].id, key.id));
+  }
+  ids_.insert(key.id);
   keys_.push_back(std::move(key));
-  Index();
   return absl::OkStatus();
 }
 
@@ -204,13 +204,10 @@ absl::Status AccessFile::Remove(std::string_view id) {
   if (std::erase_if(keys_, [id](const ApiKey& key) { return key.id == id; }) == 0) {
     return NotFound("there is no key of the id {}", id);
   }
-  Index();
-  return absl::OkStatus();
-}
-
-void AccessFile::Index() {
+  ids_.erase(std::string(id));
   by_hash_.clear();
   for (size_t i = 0; i < keys_.size(); ++i) by_hash_[keys_[i].sha256] = i;
+  return absl::OkStatus();
 }
 
 std::string HashOfSecret(std::string_view secret) {

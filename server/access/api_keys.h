@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "router/admission/tenant_policy.h"
 
@@ -58,9 +59,8 @@ class AccessFile {
   absl::Status Remove(std::string_view id);
 
  private:
-  void Index();
-
   std::vector<ApiKey> keys_;
+  absl::flat_hash_set<std::string> ids_;
   absl::flat_hash_map<std::string, size_t> by_hash_;  // places in keys_
   TenantPolicy tenants_;
 };

@@ -55,7 +55,10 @@ absl::Status RemoveKey(const KeysFlags& flags) {
   RETURN_IF_ERROR(Annotate(file.Remove(flags.id), flags.file));
   RETURN_IF_ERROR(WriteWhole(flags.file, file.ToJson()));
   if (file.keys().empty()) {
-    fmt::print(stderr, "{} has no key left: routers with this file let everybody in\n", flags.file);
+    fmt::print(stderr,
+               "{} has no key left: routers that run let nobody in, those that start with this "
+               "file let everybody in\n",
+               flags.file);
   }
   return absl::OkStatus();
 }

@@ -83,6 +83,16 @@ TEST_F(AccessControlTest, AFileWithoutKeysLetsEverybodyIn) {
   EXPECT_EQ(policy_.usual.max_in_flight, 3);
 }
 
+TEST_F(AccessControlTest, WhereTheLastKeyIsTakenAwayNobodyIsLetIn) {
+  Write(FileWith({KeyOf("a", "s1", {Scope::kGenerate})}));
+  const auto access = Open();
+  Write("{}");
+  access->ReloadIfChanged();
+  EXPECT_EQ(access->Use().reloads(), 1);
+  ExpectRefused(*access, "s1", Scope::kGenerate, absl::StatusCode::kUnauthenticated);
+  ExpectRefused(*access, std::nullopt, Scope::kGenerate, absl::StatusCode::kUnauthenticated);
+}
+
 TEST_F(AccessControlTest, ChangesAreTakenWithoutARestart) {
   Write(FileWith({KeyOf("a", "s1", {Scope::kGenerate})}));
   const auto access = Open();
