@@ -14,6 +14,10 @@ tandem_test(server_test
           support/http_peer.cc support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_test_transports tandem_test_engine tandem_server)
 
+tandem_test(grpc_tls_test
+  SOURCES unit/security/grpc_tls_test.cc support/test_certificates.cc
+  DEPS tandem_server)
+
 tandem_test(eval_test
   SOURCES unit/eval/eval_report_test.cc unit/eval/eval_texts_test.cc unit/eval/eval_windows_test.cc
           unit/eval/planted_text_test.cc unit/eval/prediction_change_test.cc
