@@ -1,49 +1,16 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 
-#include "model/answer/answer_markup.h"
-#include "router/cluster/cluster.h"
-#include "router/policy/policy_options.h"
-#include "router/request/tokenize_pool.h"
-#include "router/router.h"
+#include "server/assembly/router_process_options.h"
 
 namespace CLI {
 class App;
 }
 
 namespace tandem {
-
-// What may be tuned of a router, by `tandem router` and by `tandem up`.
-struct RouterTuning {
-  std::string policy = "least-loaded";
-  PolicyOptions policy_options;    // without the content of classic_parameters
-  std::string classic_parameters;  // a file
-  std::string quality = "exact";   // of requests that say none: a name of KvQuality
-  std::string evict = "none";      // likewise: a text that ParseTokenEviction takes
-  std::optional<double> ttft_slo_ms;
-  std::optional<double> tpot_slo_ms;
-  std::string output_predictor = "adaptive";
-  uint64_t prefix_index_bytes = 256 << 20;
-  std::string session_affinity = "on";
-  int32_t max_in_flight = 1024;
-  std::string shed = "deadline";
-  int32_t max_choices = 64;
-  int tokenize_threads = TokenizePoolOptions().threads;
-  uint64_t tokenize_queue_bytes = TokenizePoolOptions().max_long_text_bytes;
-  uint64_t max_message_bytes = 4 << 20;
-  uint64_t stream_buffer_bytes = 256 << 10;
-  uint64_t answer_buffer_bytes = 256 << 20;
-  int max_request_seconds = 600;
-  int32_t max_resumes = ResumeLimits().max_resumes;
-  ParserNames parsers;  // of what answers are searched for
-  size_t max_workers = ClusterOptions().max_workers;
-  int lease_ms = 2500;
-  int heartbeat_ms = 500;
-};
 
 void AddRouterFlags(CLI::App& app, RouterTuning& tuning);
 // The file of API keys and limits of tenants (server/access/api_keys.h).

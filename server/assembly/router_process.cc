@@ -1,0 +1,256 @@
+#include "server/assembly/router_process.h"
+
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/synchronization/notification.h"
+#include "base/status.h"
+#include "base/thread_name.h"
+#include "router/admission/admission_control.h"
+#include "router/client/grpc_worker_client.h"
+#include "router/policy/policies.h"
+#include "server/access/access_control.h"
+#include "server/assembly/process_tls.h"
+#include "server/assembly/router_options.h"
+#include "server/assembly/router_ports.h"
+#include "server/openai/model_files.h"
+#include "server/openai/service.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kMaxLoopTasks = 4096;
+constexpr Duration kAccessCheckInterval = std::chrono::seconds(2);
+
+// Takes changes of the access file from now on.
+void WatchAccess(EventLoop& loop, AccessControl& access) {
+  loop.PostAt(std::chrono::steady_clock::now() + kAccessCheckInterval, [&loop, &access] {
+    access.ReloadIfChanged();
+    WatchAccess(loop, access);
+  });
+}
+
+openai::ModelCard CardOf(const RequestLimits& limits, const openai::ModelFiles& files) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {.name = limits.model,
+          .created = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+          .eos_token_ids = limits.eos_token_ids,
+          .tokenizer_info = files.tokenizer_info};
+}
+
+// Who is admitted.
+struct ClientAdmission {
+  explicit ClientAdmission(const RouterTuning& tuning)
+      : control({.max_in_flight = tuning.max_in_flight, .shedding = *ParseShedding(tuning.shed)}) {}
+
+  absl::Status OpenAccess(const std::string& file, const Clock& clock) {
+    if (file.empty()) return absl::OkStatus();
+    const auto set_tenants = [this, &clock](const TenantPolicy& tenants) {
+      control.SetTenants(std::make_shared<const TenantPolicy>(tenants), clock.Now());
+    };
+    auto opened = AccessControl::Open(file, set_tenants);
+    RETURN_IF_ERROR(Annotate(opened.status(), "--access-file"));
+    access = std::move(*opened);
+    return absl::OkStatus();
+  }
+
+  AdmissionControl control;
+  std::unique_ptr<AccessControl> access;  // null: no API keys are asked for
+};
+
+// What decides where a request goes, and what is remembered of the decisions.
+struct RequestRouting {
+  RequestRouting(const RouterTuning& tuning, const Slo& slo, const Clock& clock)
+      : ledger(clock),
+        stats(tuning.policy, slo),
+        prefixes(tuning.prefix_index_bytes == 0
+                     ? nullptr
+                     : std::make_unique<PrefixIndex>(tuning.prefix_index_bytes)),
+        sessions(tuning.session_affinity == "on" ? std::make_unique<SessionTable>() : nullptr),
+        decisions(tuning.policy, predictions) {}
+
+  absl::Status Open(const RouterTuning& tuning, const Clock& clock) {
+    ASSIGN_OR_RETURN(options, PolicyOptionsFor(tuning));
+    const PolicyParts parts{
+        .clock = clock, .ledger = ledger, .errors = &predictions, .options = options};
+    ASSIGN_OR_RETURN(policy, NewRoutingPolicy(tuning.policy, parts));
+    ASSIGN_OR_RETURN(length_forecasts, LengthForecasts::New(tuning.output_predictor));
+    return absl::OkStatus();
+  }
+
+  RequestLedger ledger;
+  PredictionBook predictions;
+  PolicyOptions options;
+  std::unique_ptr<RoutingPolicy> policy;
+  RoutingStats stats;
+  std::unique_ptr<LengthForecasts> length_forecasts;
+  std::unique_ptr<PrefixIndex> prefixes;   // null where no prefix hits are to be predicted
+  std::unique_ptr<SessionTable> sessions;  // null where a session's requests are placed like others
+  DecisionLog decisions;
+};
+
+// Who computes, and how they are called.
+struct KnownWorkers {
+  KnownWorkers(const RouterTuning& tuning, const std::string& model, const Clock& clock)
+      : cluster(ClusterOptionsFor(tuning, model), clock) {}
+
+  Cluster cluster;
+  std::optional<GrpcWorkerClient> client;
+};
+
+// What OpenAI's API and Anthropic's are served with.
+struct Chats {
+  const openai::ModelFiles files;
+  std::optional<openai::Service> service;
+};
+
+// What became of the requests.
+struct RequestOutcomes {
+  explicit RequestOutcomes(const Slo& slo) : requests(slo) {}
+
+  ResumeStats resumes;
+  RerouteStats reroutes;
+  RequestMetrics requests;
+};
+
+}  // namespace
+
+// Members are constructed in this order and destroyed in reverse.
+struct RouterProcess::Parts {
+  Parts(RouterProcessOptions with, ServedModel model);
+  ~Parts() { EndLoop(); }
+
+  absl::Status Open();
+  openai::ServiceParts ServiceParts();
+  void RunLoop();
+  void EndLoop();
+
+  const RouterProcessOptions options;
+  const SteadyClock clock;
+  ProcessTls tls;
+  const ServedModel served;
+  const RouterOptions router_options;
+  ClientAdmission admission;
+  RequestRouting routing;
+  const std::shared_ptr<EventLoop> loop = std::make_shared<EventLoop>(clock, kMaxLoopTasks);
+  KnownWorkers workers;
+  AnswerBuffers answers;
+  RequestOutcomes outcomes;
+  Chats chats;  // the router's destructor waits for the threads that render and tokenize for these
+  std::unique_ptr<Router> router;
+  std::unique_ptr<RouterPorts> ports;
+  std::thread loop_thread;
+};
+
+RouterProcess::Parts::Parts(RouterProcessOptions with, ServedModel model)
+    : options(std::move(with)),
+      served(std::move(model)),
+      router_options(RouterOptionsFor(options, served)),
+      admission(options.tuning),
+      routing(options.tuning, router_options.limits.default_slo, clock),
+      workers(options.tuning, served.name, clock),
+      answers(options.tuning.answer_buffer_bytes),
+      outcomes(router_options.limits.default_slo),
+      chats{.files = openai::LoadModelFiles(options.model_dir, options.tuning.parsers),
+            .service = {}} {}
+
+absl::Status RouterProcess::Parts::Open() {
+  RETURN_IF_ERROR(tls.OpenForRouter(options.tls, options.require_client_certificates
+                                                     ? ClientCertificates::kRequired
+                                                     : ClientCertificates::kOptional));
+  RETURN_IF_ERROR(admission.OpenAccess(options.access_file, clock));
+  RETURN_IF_ERROR(routing.Open(options.tuning, clock));
+  workers.client.emplace(loop, tls.source);
+  router = std::make_unique<Router>(
+      router_options, RouterParts{.tokenizer = served.tokenizer.get(),
+                                  .cluster = workers.cluster,
+                                  .admission = admission.control,
+                                  .ledger = routing.ledger,
+                                  .policy = *routing.policy,
+                                  .workers = *workers.client,
+                                  .loop = *loop,
+                                  .clock = clock,
+                                  .resumes = outcomes.resumes,
+                                  .reroutes = outcomes.reroutes,
+                                  .routing = routing.stats,
+                                  .length_forecasts = *routing.length_forecasts,
+                                  .decisions = routing.decisions,
+                                  .metrics = outcomes.requests,
+                                  .resume_limits = {.max_resumes = options.tuning.max_resumes},
+                                  .answers = &answers,
+                                  .prefixes = routing.prefixes.get(),
+                                  .sessions = routing.sessions.get()});
+  chats.service.emplace(ServiceParts());
+  if (admission.access != nullptr) WatchAccess(*loop, *admission.access);
+  ASSIGN_OR_RETURN(ports, RouterPorts::Open({.options = options,
+                                             .router = *router,
+                                             .loop = *loop,
+                                             .cluster = workers.cluster,
+                                             .clock = clock,
+                                             .requests = outcomes.requests,
+                                             .service = *chats.service,
+                                             .answers = answers,
+                                             .tls = tls,
+                                             .prefixes = routing.prefixes.get(),
+                                             .access = admission.access.get()}));
+  return absl::OkStatus();
+}
+
+openai::ServiceParts RouterProcess::Parts::ServiceParts() {
+  const Tokenizer* const tokenizer = served.tokenizer.get();
+  return {.router = *router,
+          .loop = *loop,
+          .clock = clock,
+          .max_in_flight = options.tuning.max_in_flight,
+          .tokenizer = tokenizer,
+          .chat = chats.files.chat.get(),
+          .no_chat = chats.files.no_chat,
+          .reading = openai::NewAnswerReading(chats.files.markup, tokenizer),
+          .model = CardOf(router_options.limits, chats.files),
+          .version = options.build};
+}
+
+void RouterProcess::Parts::RunLoop() {
+  router->Start();
+  loop_thread = std::thread([this] {
+    NameThisThread("router");
+    loop->Run();
+  });
+}
+
+void RouterProcess::Parts::EndLoop() {
+  if (!loop_thread.joinable()) return;
+  loop->Stop();
+  loop_thread.join();
+}
+
+absl::StatusOr<std::unique_ptr<RouterProcess>> RouterProcess::Start(RouterProcessOptions options) {
+  RETURN_IF_ERROR(CheckLease(options.tuning));
+  ASSIGN_OR_RETURN(ServedModel served, LoadServedModel(options));
+  auto parts = std::make_unique<Parts>(std::move(options), std::move(served));
+  RETURN_IF_ERROR(parts->Open());
+  parts->RunLoop();
+  return std::unique_ptr<RouterProcess>(new RouterProcess(std::move(parts)));
+}
+
+RouterProcess::RouterProcess(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+RouterProcess::~RouterProcess() = default;
+
+std::string RouterProcess::address() const { return parts_->ports->address(); }
+
+const std::string& RouterProcess::model() const { return parts_->served.name; }
+
+void RouterProcess::Drain(TimePoint deadline) {
+  parts_->ports->SetDraining();
+  absl::Notification drained;
+  parts_->router->Drain(deadline, [&drained] { drained.Notify(); });
+  drained.WaitForNotification();
+  // Last words are being written. Not longer: gRPC would wait for idle clients to hang up, too.
+  parts_->ports->Close(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));
+  parts_->EndLoop();
+}
+
+}  // namespace tandem

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "server/assembly/router_process_options.h"
+
+namespace tandem {
+
+// The composition root of a router process: model, admission, routing policy, cluster, router, ports, made
+// in this order and ended in reverse.
+class RouterProcess {
+ public:
+  // Returns once it listens; workers and clients may come from then on. Errors name the file, flag or
+  // address at fault.
+  static absl::StatusOr<std::unique_ptr<RouterProcess>> Start(RouterProcessOptions options);
+  ~RouterProcess();
+
+  std::string address() const;  // host:port of gRPC
+  const std::string& model() const;
+  // Takes no more requests, lets those in flight end until `deadline`, fails the rest, and stops
+  // listening. Call once.
+  void Drain(TimePoint deadline);
+
+ private:
+  struct Parts;
+  explicit RouterProcess(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace tandem
