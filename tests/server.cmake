@@ -57,7 +57,7 @@ foreach(name routes_test several_choices_test cached_prompts_test endings_test w
              resume_test watchdog_test overload_test command_line_test standard_services_test transports_test
              fleet_tls_test kv_tls_test silent_connection_test large_prompts_test connections_test log_test
              profile_command_test eval_command_test weights_hash_test bench_serve_test bench_sweep_test simulated_test
-             prefix_routing_test request_options_test openai_integration_test chat_command_test
+             prefix_routing_test several_routers_test request_options_test openai_integration_test chat_command_test
              tool_calls_test turns_integration_test hostile_http_test http_overload_test inspect_kv_test access_test)
   tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
               LABELS integration TIMEOUT 300)
