@@ -118,13 +118,16 @@ tandem_test(emulated_daemon_test SOURCES integration/emulated_daemon_test.cc
 add_dependencies(emulated_daemon_test tandem_emulated)
 
 # What `make demo` builds: experiments are refused with what to do, whatever follows them.
-add_executable(tandem_without_experiments $<TARGET_OBJECTS:tandem_commands>
-                                          $<TARGET_OBJECTS:tandem_no_experiments>)
-target_link_libraries(tandem_without_experiments PRIVATE tandem_chat tandem_server tandem_terminal
-                                                         tandem_loadgen_backends CLI11::CLI11)
+set(program tandem)
+if(TANDEM_EXPERIMENTS)
+  set(program tandem_without_experiments)
+  add_executable(${program} $<TARGET_OBJECTS:tandem_commands> $<TARGET_OBJECTS:tandem_no_experiments>)
+  target_link_libraries(${program} PRIVATE tandem_chat tandem_server tandem_terminal tandem_loadgen_backends
+                                           CLI11::CLI11)
+endif()
 foreach(command eval simulate "bench sweep" "bench slo-map" "bench crossover")
   string(REPLACE " " "_" name ${command})
   add_test(NAME absent_${name}_test
-    COMMAND sh -c "said=$($<TARGET_FILE:tandem_without_experiments> ${command} --some flag 2>&1); [ $? = 1 ] && echo \"$said\" | grep -q 'UNIMPLEMENTED: .*make build.*tandem ${command}'")
+    COMMAND sh -c "said=$($<TARGET_FILE:${program}> ${command} --some flag 2>&1); [ $? = 1 ] && echo \"$said\" | grep -q 'UNIMPLEMENTED: .*make build.*tandem ${command}'")
   set_tests_properties(absent_${name}_test PROPERTIES LABELS server)
 endforeach()
