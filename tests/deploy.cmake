@@ -11,6 +11,9 @@ if(TANDEM_PYTHON)
   tandem_deploy_test(fetch_model_test fetch_model_test.py)
   tandem_deploy_test(systemd_test systemd_test.py $<TARGET_FILE:tandem>)
   tandem_deploy_test(packaging_test packaging_test.py $<TARGET_FILE:tandem>)
+  if(NOT TANDEM_SANITIZE)
+    tandem_deploy_test(hardened_binary_test hardened_binary_test.py $<TARGET_FILE:tandem>)
+  endif()
   # A minute; needs root.
   tandem_long_test(cluster_test COMMAND ${TANDEM_PYTHON} -B ${CMAKE_SOURCE_DIR}/tests/cluster/cluster_test.py
                                         $<TARGET_FILE:tandem>)
