@@ -51,6 +51,7 @@ const TenantLimits& AdmissionControl::LimitsOf(const std::string& name) const {
 void AdmissionControl::SetTenants(std::shared_ptr<const TenantPolicy> tenants, TimePoint now) {
   absl::MutexLock lock(&mutex_);
   policy_ = std::move(tenants);
+  counts_.SetNamed(policy_->named);
   active_weight_ = 0;
   for (auto& [name, tenant] : tenants_) {
     ApplyLimits(LimitsOf(name), tenant, now);
@@ -87,6 +88,7 @@ absl::Status AdmissionControl::Admit(const std::string& tenant, int32_t rows, Ti
   }
   of.rows += rows;
   rows_ += rows;
+  counts_.Admitted(tenant);
   return absl::OkStatus();
 }
 
@@ -94,20 +96,20 @@ absl::Status AdmissionControl::CheckTenant(const std::string& name, const Tenant
                                            int32_t rows, TimePoint now) {
   const TenantLimits& limits = LimitsOf(name);
   if (tenant.requests && tenant.requests->Level(now) < 1) {
-    return Refuse(Reason::kTenantRequests,
+    return Refuse(Reason::kTenantRequests, name,
                   ResourceExhausted("{} may send {:g} requests per minute: retry later",
                                     NameOf(name), *limits.requests_per_minute),
                   tenant.requests->UntilLevel(1, now));
   }
   if (tenant.tokens && tenant.tokens->Level(now) < kLeastTokens) {
-    return Refuse(Reason::kTenantTokens,
+    return Refuse(Reason::kTenantTokens, name,
                   ResourceExhausted("{} may use {:g} tokens per minute: retry later", NameOf(name),
                                     *limits.tokens_per_minute),
                   tenant.tokens->UntilLevel(kLeastTokens, now));
   }
   if (limits.max_in_flight && tenant.rows + rows > *limits.max_in_flight) {
     return Refuse(
-        Reason::kTenantInFlight,
+        Reason::kTenantInFlight, name,
         ResourceExhausted("{} more choices of {} would exceed the {} that it may have in flight: "
                           "retry later",
                           rows, NameOf(name), *limits.max_in_flight),
@@ -120,7 +122,7 @@ absl::Status AdmissionControl::CheckRoom(const std::string& name, const Tenant& 
                                          int32_t rows) {
   if (rows_ + rows > options_.max_in_flight) {
     return Refuse(
-        Reason::kInFlight,
+        Reason::kInFlight, name,
         ResourceExhausted("{} more choices would exceed the {} that may be in flight: retry later",
                           rows, options_.max_in_flight),
         kSoon);
@@ -129,7 +131,7 @@ absl::Status AdmissionControl::CheckRoom(const std::string& name, const Tenant& 
   const bool alone = active_ == (tenant.rows > 0 ? 1 : 0);
   const double share = ShareOf(name, options_.max_in_flight);
   if (alone || tenant.rows + rows <= share) return absl::OkStatus();
-  return Refuse(Reason::kTenantShare,
+  return Refuse(Reason::kTenantShare, name,
                 ResourceExhausted("the router is nearly full, and {} more choices of {} would "
                                   "exceed its share of {:.0f}: retry later",
                                   rows, NameOf(name), share),
@@ -138,9 +140,12 @@ absl::Status AdmissionControl::CheckRoom(const std::string& name, const Tenant& 
 
 double AdmissionControl::ShareOf(const std::string& name, double whole) const {
   const double weight = LimitsOf(name).weight;
+  return whole * weight / (active_weight_ + (RowsOf(name) > 0 ? 0 : weight));
+}
+
+int32_t AdmissionControl::RowsOf(const std::string& name) const {
   const auto found = tenants_.find(name);
-  const bool is_active = found != tenants_.end() && found->second.rows > 0;
-  return whole * weight / (active_weight_ + (is_active ? 0 : weight));
+  return found == tenants_.end() ? 0 : found->second.rows;
 }
 
 void AdmissionControl::Release(const std::string& tenant, int32_t rows, TimePoint now) {
@@ -158,6 +163,7 @@ void AdmissionControl::Release(const std::string& tenant, int32_t rows, TimePoin
 
 void AdmissionControl::ChargeTokens(const std::string& tenant, int64_t tokens, TimePoint now) {
   absl::MutexLock lock(&mutex_);
+  counts_.Used(tenant, tokens);
   const auto found = tenants_.find(tenant);
   if (found == tenants_.end() || !found->second.tokens) return;
   found->second.tokens->Take(static_cast<double>(tokens), now);
@@ -182,7 +188,7 @@ absl::Status AdmissionControl::CheckStart(const PredictedStart& start) {
   const Duration wait = ToDuration(start.ttft);
   absl::MutexLock lock(&mutex_);
   if (wait > start.left) {
-    return Refuse(Reason::kDeadline,
+    return Refuse(Reason::kDeadline, start.tenant,
                   ResourceExhausted("its first token is expected in {:.1f} s, after its deadline "
                                     "in {:.1f} s: retry later",
                                     Seconds(wait), Seconds(start.left)),
@@ -194,11 +200,11 @@ absl::Status AdmissionControl::CheckStart(const PredictedStart& start) {
   const double interval = std::max(start.interval.value_or(kUnknownInterval), kLeastInterval);
   const Duration uncertain = ToDuration(start.wait * interval);
   const Duration late = start.elapsed + wait + uncertain - ToDuration(*start.ttft_slo);
-  const auto tenant = tenants_.find(start.tenant);
-  const int32_t rows = tenant == tenants_.end() ? 0 : tenant->second.rows;
-  if (late <= Duration::zero() || rows < ShareOf(start.tenant, rows_)) return absl::OkStatus();
+  if (late <= Duration::zero() || RowsOf(start.tenant) < ShareOf(start.tenant, rows_)) {
+    return absl::OkStatus();
+  }
   return Refuse(
-      Reason::kSlo,
+      Reason::kSlo, start.tenant,
       ResourceExhausted("its first token is expected {:.2f} s after it came, give or take "
                         "{:.2f} s, and its TTFT SLO is {:.2f} s: retry later",
                         Seconds(start.elapsed + wait), Seconds(uncertain),
@@ -206,8 +212,10 @@ absl::Status AdmissionControl::CheckStart(const PredictedStart& start) {
       std::min(late, kMostShedRetryAfter));
 }
 
-absl::Status AdmissionControl::Refuse(Reason reason, absl::Status status, Duration retry_after) {
+absl::Status AdmissionControl::Refuse(Reason reason, const std::string& tenant, absl::Status status,
+                                      Duration retry_after) {
   ++refused_[static_cast<size_t>(reason)];
+  counts_.Refused(tenant);
   SetRetryAfter(status, std::chrono::ceil<std::chrono::milliseconds>(
                             std::max(retry_after, kLeastRetryAfter)));
   return status;
@@ -232,6 +240,9 @@ v1::AdmissionUse AdmissionControl::Use() const {
   use.set_refused_tenant_tokens(refused(Reason::kTenantTokens));
   use.set_shed_deadline(refused(Reason::kDeadline));
   use.set_shed_slo(refused(Reason::kSlo));
+  const auto rows = [this](const std::string& name)
+                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return RowsOf(name); };
+  counts_.Report(rows, rows_, use);
   return use;
 }
 

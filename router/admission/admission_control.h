@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
 #include "router/admission/shedding.h"
+#include "router/admission/tenant_counts.h"
 #include "router/admission/tenant_policy.h"
 #include "router/admission/token_bucket.h"
 #include "router/policy/slo.h"
@@ -100,10 +101,11 @@ class AdmissionControl {
   // The part of `whole` that belongs to the tenant among those that have requests in flight, itself
   // included.
   double ShareOf(const std::string& name, double whole) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int32_t RowsOf(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsIdle(const Tenant& tenant, TimePoint now) const;
   void ForgetIdle(TimePoint now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Refuse(Reason reason, absl::Status status, Duration retry_after)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Refuse(Reason reason, const std::string& tenant, absl::Status status,
+                      Duration retry_after) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const TenantLimits& LimitsOf(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const AdmissionOptions options_;
@@ -116,6 +118,7 @@ class AdmissionControl {
   int32_t active_ ABSL_GUARDED_BY(mutex_) = 0;
   double active_weight_ ABSL_GUARDED_BY(mutex_) = 0;
   std::array<uint64_t, kReasons> refused_ ABSL_GUARDED_BY(mutex_) = {};
+  TenantCounts counts_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tandem

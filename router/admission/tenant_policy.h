@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,7 @@ struct TenantLimits {
 struct TenantPolicy {
   TenantLimits usual;  // of each tenant that is not in `tenants`
   std::map<std::string, TenantLimits, std::less<>> tenants;
+  std::set<std::string> named;  // whose use is counted apart: those that an operator named anywhere
 
   const TenantLimits& Of(std::string_view tenant) const {
     const auto found = tenants.find(tenant);

@@ -80,7 +80,7 @@ absl::StatusOr<std::optional<Caller>> AccessControl::Check(std::optional<std::st
     return absl::PermissionDeniedError(fmt::format("the API key {} lacks the scope {}", key->id,
                                                    kScopeNames[static_cast<size_t>(needed)]));
   }
-  return Caller{.key_id = key->id, .tenant = key->tenant};
+  return Caller{.key_id = key->id, .tenant = key->tenant, .is_admin = key->Has(Scope::kAdmin)};
 }
 
 v1::AccessUse AccessControl::Use() const {

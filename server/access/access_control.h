@@ -22,6 +22,7 @@ namespace tandem {
 struct Caller {
   std::string key_id;
   std::string tenant;
+  bool is_admin = false;  // the key has the scope admin
 };
 
 // Decides by API keys what callers may do. The keys come from an access file (api_keys.h), of which

@@ -141,6 +141,7 @@ absl::StatusOr<AccessFile> AccessFile::Parse(std::string_view text) {
   for (const auto& [name, limits] : tenants.items()) {
     RETURN_IF_ERROR(CheckName("tenant", name));
     ASSIGN_OR_RETURN(file.tenants_.tenants[name], ReadLimits(limits, "tenants." + name));
+    file.tenants_.named.insert(name);
   }
   if (const auto usual = json.find("usual_tenant"); usual != json.end()) {
     ASSIGN_OR_RETURN(file.tenants_.usual, ReadLimits(*usual, "usual_tenant"));
@@ -196,6 +197,7 @@ absl::Status AccessFile::Add(ApiKey key) {
         fmt::format("the keys {} and {} have the same secret", keys_[other->second].id, key.id));
   }
   ids_.insert(key.id);
+  tenants_.named.insert(key.tenant);
   keys_.push_back(std::move(key));
   return absl::OkStatus();
 }

@@ -57,6 +57,8 @@ class Subjects {
       subject.labels = {{std::string(kServerLabel), subject.server},
                         {"port", refusal->port()},
                         {"reason", refusal->reason()}};
+    } else if (const auto* tenant = DynamicCastToGenerated<v1::TenantUse>(subject.message)) {
+      subject.labels = {{"tenant", tenant->tenant()}};
     } else if (const auto* use = DynamicCastToGenerated<v1::PredictionUse>(subject.message)) {
       subject.labels = {{"policy", use->policy()}};
     } else if (const auto* error = DynamicCastToGenerated<v1::PredictionError>(subject.message)) {

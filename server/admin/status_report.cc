@@ -93,6 +93,18 @@ std::string AdmissionLine(const v1::AdmissionUse& use) {
       use.refused_in_flight(), tenants, use.shed_deadline(), use.shed_slo());
 }
 
+// Nothing where no tenant is named.
+std::string TenantTable(const v1::AdmissionUse& use) {
+  if (use.tenants().empty()) return "";
+  static constexpr char kRow[] = "{:<24} {:>9} {:>9} {:>9} {:>12}\n";
+  std::string table = fmt::format(kRow, "TENANT", "IN FLIGHT", "ADMITTED", "REFUSED", "TOKENS");
+  for (const v1::TenantUse& tenant : use.tenants()) {
+    table += fmt::format(kRow, tenant.tenant().empty() ? "(others)" : tenant.tenant(),
+                         tenant.in_flight(), tenant.admitted(), tenant.refused(), tenant.tokens());
+  }
+  return table;
+}
+
 // Nothing where no request ever lost a worker.
 std::string ResumeLine(const v1::ResumeUse& resumes) {
   if (resumes.lost() + resumes.migrated() + resumes.gave_up() == 0) return "";
@@ -216,6 +228,7 @@ std::string WorkerTable(const v1::GetStatusResponse& status) {
     if (worker.load().not_ready().empty()) continue;
     table += fmt::format("{} is not ready: {}\n", worker.name(), worker.load().not_ready());
   }
+  table += TenantTable(status.admission());
   return table;
 }
 

@@ -236,10 +236,11 @@ grpc::ServerUnaryReactor* InferenceService::Explain(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* InferenceService::GetStatus(grpc::CallbackServerContext* context,
                                                       const v1::GetStatusRequest*,
                                                       v1::GetStatusResponse* response) {
-  if (const auto caller = CheckCall(*context, options_.access, Scope::kGenerate); !caller.ok()) {
-    return Answer(*context, caller.status());
-  }
+  const auto caller = CheckCall(*context, options_.access, Scope::kGenerate);
+  if (!caller.ok()) return Answer(*context, caller.status());
   *response = router_.Status();
+  // What other tenants use is not theirs to know.
+  if (*caller && !(*caller)->is_admin) response->mutable_admission()->clear_tenants();
   if (options_.add_process) options_.add_process(*response);
   return Answer(*context, absl::OkStatus());
 }

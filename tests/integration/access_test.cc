@@ -108,6 +108,27 @@ TEST_F(AccessTest, TheTenantIsThatOfTheKeyWhateverTheRequestSays) {
   const auto status = cluster_->client().GetStatus(std::chrono::seconds(5));
   ASSERT_TRUE(status.ok());
   EXPECT_EQ(status->admission().refused_tenant_requests(), 2);
+  // Of the four, the last stands for all that the file does not name.
+  const auto& tenants = status->admission().tenants();
+  ASSERT_EQ(tenants.size(), 4);
+  EXPECT_EQ(tenants[1].tenant(), "limited");
+  EXPECT_EQ(tenants[1].admitted(), 1u);
+  EXPECT_EQ(tenants[1].refused(), 2u);
+  EXPECT_GE(tenants[1].tokens(), 3u) << "two of the output and some of the prompt";
+  EXPECT_EQ(tenants[3].tenant(), "");
+  EXPECT_EQ(tenants[3].admitted(), 0u);
+  const HttpReply page = HttpPeer(port_).Get("/metrics", "x-api-key: secret-of-admin\r\n");
+  EXPECT_THAT(page.body, testing::HasSubstr("tandem_tenant_refused_total{tenant=\"limited\"} 2\n"));
+  EXPECT_THAT(page.body, testing::HasSubstr("tandem_tenant_admitted_total{tenant=\"\"} 0\n"));
+}
+
+TEST_F(AccessTest, WhatTenantsUseIsForAdmins) {
+  setenv("TANDEM_API_KEY", kUser, 1);
+  const auto status = cluster_->client().GetStatus(std::chrono::seconds(5));
+  setenv("TANDEM_API_KEY", kAdmin, 1);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_TRUE(status->admission().tenants().empty());
+  EXPECT_GT(status->workers_size(), 0);
 }
 
 TEST_F(AccessTest, AKeyThatIsTakenOutOfTheFileIsLetInNoLonger) {

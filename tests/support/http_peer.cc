@@ -57,8 +57,8 @@ bool HttpPeer::Send(std::string_view bytes) {
   return true;
 }
 
-HttpReply HttpPeer::Get(std::string_view path) {
-  Send(fmt::format("GET {} HTTP/1.1\r\nHost: test\r\n\r\n", path));
+HttpReply HttpPeer::Get(std::string_view path, std::string_view headers) {
+  Send(fmt::format("GET {} HTTP/1.1\r\nHost: test\r\n{}\r\n", path, headers));
   return Read();
 }
 

@@ -29,8 +29,8 @@ class HttpPeer {
   // False when the server has closed the connection.
   bool Send(std::string_view bytes);
   // Sends GET for the path and reads the answer.
-  HttpReply Get(std::string_view path);
   // `headers`: lines that each end with "\r\n".
+  HttpReply Get(std::string_view path, std::string_view headers = "");
   HttpReply Post(std::string_view path, std::string_view body, std::string_view headers = "");
   // Reads one whole answer. `request` says which method it answers: HEAD has no body.
   HttpReply Read(std::string_view method = "GET");

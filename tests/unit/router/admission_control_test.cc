@@ -174,6 +174,52 @@ PredictedStart Start(ModelTime ttft) {
           .ttft_slo = ModelTime(2000)};
 }
 
+TEST(AdmissionControlTest, TenantsThatAreNamedAreCountedApart) {
+  AdmissionControl admission({.max_in_flight = 5});
+  ASSERT_TRUE(admission.Admit("before", 1, kStart).ok());
+  EXPECT_TRUE(admission.Use().tenants().empty()) << "where nobody is named";
+  TenantPolicy policy;
+  policy.named = {"a", "b"};
+  admission.SetTenants(std::make_shared<const TenantPolicy>(policy), kStart);
+  ASSERT_TRUE(admission.Admit("b", 2, kStart).ok());
+  admission.ChargeTokens("b", 30, kStart);
+  ASSERT_TRUE(admission.Admit("made-up", 1, kStart).ok());
+  admission.ChargeTokens("made-up", 7, kStart);
+  EXPECT_FALSE(admission.Admit("b", 2, kStart).ok());
+  const v1::AdmissionUse use = admission.Use();
+  ASSERT_EQ(use.tenants_size(), 3);
+  const auto expect = [&use](int at, const std::string& name, int32_t in_flight, uint64_t admitted,
+                             uint64_t refused, uint64_t tokens) {
+    SCOPED_TRACE(name);
+    const v1::TenantUse& tenant = use.tenants(at);
+    EXPECT_EQ(tenant.tenant(), name);
+    EXPECT_EQ(tenant.in_flight(), in_flight);
+    EXPECT_EQ(tenant.admitted(), admitted);
+    EXPECT_EQ(tenant.refused(), refused);
+    EXPECT_EQ(tenant.tokens(), tokens);
+  };
+  expect(0, "a", 0, 0, 0, 0);
+  expect(1, "b", 2, 1, 1, 30);
+  expect(2, "", 2, 2, 0, 7);
+
+  policy.named = {"b"};
+  admission.SetTenants(std::make_shared<const TenantPolicy>(policy), kStart);
+  ASSERT_EQ(admission.Use().tenants_size(), 2);
+  EXPECT_EQ(admission.Use().tenants(0).tokens(), 30) << "a change of the file loses no count";
+}
+
+TEST(AdmissionControlTest, OnlySoManyTenantsAreCountedApart) {
+  AdmissionControl admission({});
+  TenantPolicy policy;
+  for (int i = 0; i < 150; ++i) policy.named.insert(fmt::format("{:03}", i));
+  admission.SetTenants(std::make_shared<const TenantPolicy>(policy), kStart);
+  ASSERT_TRUE(admission.Admit("120", 1, kStart).ok());
+  const v1::AdmissionUse use = admission.Use();
+  ASSERT_EQ(use.tenants_size(), 101);
+  EXPECT_EQ(use.tenants(99).tenant(), "099");
+  EXPECT_EQ(use.tenants(100).admitted(), 1u);
+}
+
 TEST(AdmissionControlTest, WhatWouldBeginAfterItsDeadlineIsRefused) {
   AdmissionControl admission({.shedding = Shedding::kDeadline});
   EXPECT_TRUE(admission.CheckStart(Start(ModelTime(10'000))).ok());

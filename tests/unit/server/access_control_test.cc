@@ -60,7 +60,9 @@ TEST_F(AccessControlTest, AKeyLetsItsHolderDoWhatItsScopesSay) {
   const auto user = access->Check("s1", Scope::kGenerate);
   ASSERT_TRUE(user.ok() && *user) << user.status();
   EXPECT_EQ((*user)->tenant, "tenant-user");
+  EXPECT_FALSE((*user)->is_admin);
   EXPECT_EQ((*access->Check("s2", Scope::kAdmin))->key_id, "root");
+  EXPECT_TRUE((*access->Check("s2", Scope::kAdmin))->is_admin);
   ExpectRefused(*access, "s1", Scope::kAdmin, absl::StatusCode::kPermissionDenied);
   ExpectRefused(*access, "s3", Scope::kGenerate, absl::StatusCode::kUnauthenticated);
   ExpectRefused(*access, "", Scope::kGenerate, absl::StatusCode::kUnauthenticated);
@@ -126,6 +128,16 @@ TEST_F(AccessControlTest, LimitsOfTenantsAreRead) {
   EXPECT_EQ(policy_.Of("a").weight, 2.5);
   EXPECT_FALSE(policy_.Of("a").max_in_flight.has_value());
   EXPECT_FALSE(policy_.Of("b").requests_per_minute.has_value());
+}
+
+TEST_F(AccessControlTest, TenantsOfKeysAndThoseWithLimitsAreNamed) {
+  const std::string key = FileWith({KeyOf("a", "s1", {Scope::kGenerate})});
+  Write(key);
+  Open();
+  EXPECT_THAT(policy_.named, testing::ElementsAre("tenant-a"));
+  Write(R"({"tenants": {"limited": {"weight": 2}}})");
+  Open();
+  EXPECT_THAT(policy_.named, testing::ElementsAre("limited"));
 }
 
 TEST_F(AccessControlTest, AFileThatDoesNotExistIsAnError) {

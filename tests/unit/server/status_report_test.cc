@@ -110,6 +110,21 @@ TEST(BlockTableTest, SaysWhereTheBlocksAre) {
                                    "-", "0", "(0)"));
 }
 
+TEST(WorkerTableTest, TenantsHaveALineEach) {
+  v1::GetStatusResponse status = Status();
+  EXPECT_THAT(WorkerTable(status), testing::Not(HasSubstr("TENANT")));
+  v1::TenantUse& tenant = *status.mutable_admission()->add_tenants();
+  tenant.set_tenant("research");
+  tenant.set_in_flight(3);
+  tenant.set_admitted(40);
+  tenant.set_refused(5);
+  tenant.set_tokens(6000);
+  status.mutable_admission()->add_tenants()->set_admitted(7);
+  const std::string table = WorkerTable(status);
+  EXPECT_THAT(Words(table, "research"), testing::ElementsAre("research", "3", "40", "5", "6000"));
+  EXPECT_THAT(Words(table, "(others)"), testing::ElementsAre("(others)", "0", "7", "0", "0"));
+}
+
 TEST(WorkerTableTest, OneLinePerWorkerUnderTheRouters) {
   const std::string table = WorkerTable(Status());
   EXPECT_THAT(table, HasSubstr("ready: model sample"));
