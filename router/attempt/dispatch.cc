@@ -70,7 +70,7 @@ Dispatch::Dispatch(const RouterParts& parts, const RequestSpec& spec, DispatchOb
     : parts_(parts),
       spec_(spec),
       observer_(observer),
-      relay_(spec, observer, parts.clock, parts.resumes),
+      relay_(spec, observer, parts.clock, parts.resumes, parts.proofs),
       failover_(parts.resume_limits, spec.deadline) {}
 
 Dispatch::~Dispatch() { Abandon(); }

@@ -52,6 +52,7 @@ struct RouterParts {
   const AnswerBuffers* answers = nullptr;  // for the status; null: answers are not counted
   PrefixIndex* prefixes = nullptr;         // null: no prefix hits are predicted
   SessionTable* sessions = nullptr;        // null: requests of one session are placed like others
+  RouteProofs* proofs = nullptr;           // null: nobody asks which routes work
 };
 
 // Where a request runs or ran, and what that cost so far.

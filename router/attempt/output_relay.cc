@@ -5,11 +5,12 @@
 namespace tandem {
 
 OutputRelay::OutputRelay(const RequestSpec& spec, DispatchObserver& observer, const Clock& clock,
-                         ResumeStats& resumes)
+                         ResumeStats& resumes, RouteProofs* proofs)
     : spec_(spec),
       observer_(observer),
       clock_(clock),
       resumes_(resumes),
+      proofs_(proofs),
       output_(spec.sequence),
       latest_(spec.received) {}
 
@@ -30,6 +31,7 @@ absl::Status OutputRelay::OnTokens(const AttemptWorkers& workers, const WorkerRe
     begun_ = Begun{.prompt = NumericsOf(workers.prefill), .output = NumericsOf(workers.output())};
   }
   const TimePoint now = clock_.Now();
+  if (proofs_ != nullptr && &sender == &workers.output()) proofs_->Passed(workers.route(), now);
   if (interruption_) {
     resumes_.AddPause(interruption_->cause, now - interruption_->since, now - latest_);
   }

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "router/attempt/attempt_workers.h"
 #include "router/attempt/resume_stats.h"
+#include "router/attempt/route_proofs.h"
 #include "router/attempt/streamed_output.h"
 #include "router/cluster/numerics.h"
 #include "router/request/request_spec.h"
@@ -39,9 +40,9 @@ class DispatchObserver {
 // Thread: the router's loop.
 class OutputRelay {
  public:
-  // All arguments outlive the relay.
+  // All arguments outlive the relay. proofs: null where nobody asks which routes work.
   OutputRelay(const RequestSpec& spec, DispatchObserver& observer, const Clock& clock,
-              ResumeStats& resumes);
+              ResumeStats& resumes, RouteProofs* proofs);
 
   // Tokens from `sender`, one of `workers`. INTERNAL when the choice does not exist or a token
   // differs from the one that the client has.
@@ -79,6 +80,7 @@ class OutputRelay {
   DispatchObserver& observer_;
   const Clock& clock_;
   ResumeStats& resumes_;
+  RouteProofs* const proofs_;
   StreamedOutput output_;
   int32_t scored_tokens_ = 1;  // of the prompt; the first one has no log-probability
   TimePoint latest_;  // when the client was sent its latest tokens; before any: its arrival

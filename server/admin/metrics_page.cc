@@ -57,6 +57,8 @@ class Subjects {
       subject.labels = {{std::string(kServerLabel), subject.server},
                         {"port", refusal->port()},
                         {"reason", refusal->reason()}};
+    } else if (const auto* proof = DynamicCastToGenerated<v1::RouteProof>(subject.message)) {
+      subject.labels = {{"route", proof->route()}};
     } else if (const auto* tenant = DynamicCastToGenerated<v1::TenantUse>(subject.message)) {
       subject.labels = {{"tenant", tenant->tenant()}};
     } else if (const auto* use = DynamicCastToGenerated<v1::PredictionUse>(subject.message)) {

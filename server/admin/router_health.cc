@@ -64,6 +64,7 @@ HealthReport RouterHealth::Live() const {
 HealthReport RouterHealth::Ready() const {
   HealthReport report = Live();
   report.checks.push_back(RoutesCheck());
+  if (parts_.canary != nullptr) report.checks.push_back(parts_.canary->Check());
   report.checks.push_back(
       {.name = "draining", .problem = draining_ ? "the router is draining" : ""});
   report.checks.push_back({.name = "connections",

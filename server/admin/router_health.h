@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "router/cluster/cluster.h"
 #include "router/event_loop.h"
+#include "server/admin/canary.h"
 #include "server/admin/health.h"
 #include "server/admin/watchdog.h"
 #include "tandem/v1/telemetry.pb.h"
@@ -16,7 +17,7 @@
 namespace tandem {
 
 // Whether a router is live: its event loop moves; and whether it is ready: it also has a route whose
-// workers prove progress, is not draining, and takes one more connection. Thread-safe.
+// workers prove progress and that requests pass, is not draining, and takes one more connection. Thread-safe.
 class RouterHealth {
  public:
   // All outlive this but for the functions, which must not block.
@@ -27,6 +28,7 @@ class RouterHealth {
     std::function<v1::ConnectionUse()> connections;  // of the gRPC port
     // Called on the watchdog's thread each time that readiness has changed; a router begins as not ready.
     std::function<void(bool ready)> changed;
+    const Canary* canary = nullptr;  // null: requests are not tried
     // How the loop is watched; `looked` is this class's own.
     WatchdogOptions watching = {};
   };

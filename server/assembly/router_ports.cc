@@ -39,6 +39,7 @@ void Append(std::vector<HttpRoute> more, std::vector<HttpRoute>& routes) {
 absl::StatusOr<std::unique_ptr<RouterPorts>> RouterPorts::Open(const RouterPortParts& parts) {
   std::unique_ptr<RouterPorts> ports(new RouterPorts(parts));
   RETURN_IF_ERROR(ports->OpenGrpc());
+  ports->StartCanary();
   ports->WatchHealth();
   const AdminPages pages = ports->Pages();
   RETURN_IF_ERROR(ports->OpenHttp(pages));
@@ -56,6 +57,7 @@ void RouterPorts::AddProcess(v1::GetStatusResponse& status) const {
   *status.mutable_connections() = acceptor_->use();
   parts_.tls.Report(*status.mutable_tls_refusals());
   status.set_log_lines_dropped(LogLinesDropped());
+  if (canary_ != nullptr) canary_->Report(status);
 }
 
 absl::Status RouterPorts::OpenGrpc() {
@@ -88,6 +90,23 @@ absl::Status RouterPorts::OpenGrpc() {
   return absl::OkStatus();
 }
 
+void RouterPorts::StartCanary() {
+  const int seconds = parts_.options.tuning.canary_seconds;
+  if (seconds == 0) return;
+  canary_ = std::make_unique<Canary>(
+      Canary::Parts{.submit =
+                        [&router = parts_.router](v1::GenerateRequest request, TimePoint deadline,
+                                                  ResponseStream& stream) {
+                          return router.Submit(std::move(request), deadline, stream);
+                        },
+                    .loop = parts_.loop,
+                    .cluster = parts_.cluster,
+                    .proofs = parts_.proofs,
+                    .clock = parts_.clock,
+                    .interval = std::chrono::seconds(seconds)});
+  canary_->Start();
+}
+
 void RouterPorts::WatchHealth() {
   const auto changed = [this](bool ready) {
     server_->SetHealth(kInferenceName,
@@ -98,7 +117,8 @@ void RouterPorts::WatchHealth() {
                           .cluster = parts_.cluster,
                           .clock = parts_.clock,
                           .connections = [this] { return acceptor_->use(); },
-                          .changed = changed});
+                          .changed = changed,
+                          .canary = canary_.get()});
 }
 
 AdminPages RouterPorts::Pages() const {

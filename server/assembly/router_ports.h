@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "router/attempt/route_proofs.h"
 #include "router/cluster/cluster.h"
 #include "router/event_loop.h"
 #include "router/prefix/prefix_index.h"
@@ -16,6 +17,7 @@
 #include "router/request/request_metrics.h"
 #include "router/router.h"
 #include "server/access/access_control.h"
+#include "server/admin/canary.h"
 #include "server/admin/metrics_server.h"
 #include "server/admin/router_health.h"
 #include "server/assembly/process_tls.h"
@@ -40,6 +42,7 @@ struct RouterPortParts {
   const openai::Service& service;
   AnswerBuffers& answers;  // of the answers that `router` counts
   const ProcessTls& tls;
+  const RouteProofs& proofs;
   PrefixIndex* prefixes;  // null where no prefix hits are predicted
   AccessControl* access;  // null: no API keys are asked for
 };
@@ -61,6 +64,7 @@ class RouterPorts {
   explicit RouterPorts(const RouterPortParts& parts) : parts_(parts) {}
   void AddProcess(v1::GetStatusResponse& status) const;
   absl::Status OpenGrpc();
+  void StartCanary();
   void WatchHealth();
   AdminPages Pages() const;
   HttpServerOptions HttpOptions(std::set<std::string> open_paths) const;
@@ -73,6 +77,7 @@ class RouterPorts {
   std::unique_ptr<ClusterService> cluster_service_;
   std::unique_ptr<InferenceService> inference_;
   std::unique_ptr<GrpcServer> server_;
+  std::unique_ptr<Canary> canary_;  // null where none was asked for
   std::unique_ptr<RouterHealth> health_;
   std::atomic<const HttpServer*> http_use_ = nullptr;  // of http_, once it has started
   std::unique_ptr<HttpServer> http_;                   // null where none was asked for

@@ -113,6 +113,7 @@ struct RequestOutcomes {
   ResumeStats resumes;
   RerouteStats reroutes;
   RequestMetrics requests;
+  RouteProofs proofs;
 };
 
 }  // namespace
@@ -181,7 +182,8 @@ absl::Status RouterProcess::Parts::Open() {
                                   .resume_limits = {.max_resumes = options.tuning.max_resumes},
                                   .answers = &answers,
                                   .prefixes = routing.prefixes.get(),
-                                  .sessions = routing.sessions.get()});
+                                  .sessions = routing.sessions.get(),
+                                  .proofs = &outcomes.proofs});
   chats.service.emplace(ServiceParts());
   if (admission.access != nullptr) WatchAccess(*loop, *admission.access);
   ASSIGN_OR_RETURN(ports, RouterPorts::Open({.options = options,
@@ -193,6 +195,7 @@ absl::Status RouterProcess::Parts::Open() {
                                              .service = *chats.service,
                                              .answers = answers,
                                              .tls = tls,
+                                             .proofs = outcomes.proofs,
                                              .prefixes = routing.prefixes.get(),
                                              .access = admission.access.get()}));
   return absl::OkStatus();

@@ -124,6 +124,12 @@ void AddLeaseFlags(CLI::App& app, RouterTuning& tuning) {
 }  // namespace
 
 void AddRouterFlags(CLI::App& app, RouterTuning& tuning) {
+  app.add_option(
+         "--canary-seconds", tuning.canary_seconds,
+         "where no request has passed a route for so long, the router sends one of two tokens "
+         "over it, and is not ready where none passes; 0: it does not try")
+      ->check(NotNegative())
+      ->capture_default_str();
   app.add_option("--policy", tuning.policy, "how route=auto and workers are chosen")
       ->check(CLI::IsMember(RoutingPolicyNames()))
       ->capture_default_str();

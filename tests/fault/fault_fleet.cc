@@ -387,7 +387,7 @@ Fleet::Fleet(FleetOptions options, Findings& findings)
 
 void Fleet::StartRouter() {
   std::vector<std::string> arguments = {"router", "--port=0", "--model=" + options_.model,
-                                        "--log-level=error"};
+                                        "--canary-seconds=0", "--log-level=error"};
   arguments.insert(arguments.end(), options_.router_flags.begin(), options_.router_flags.end());
   auto process = ChildProcess::Start(arguments, options_.binary);
   if (!process.ok()) return findings_.Add(process.status().ToString());

@@ -3,6 +3,7 @@
 #include <string>
 #include <thread>
 
+#include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/call_by_bytes.h"
@@ -51,6 +52,22 @@ TEST(StandardServicesTest, HealthIsThereForEachServiceByItsName) {
   await(kNotServing);
   EXPECT_EQ(HealthOf(cluster.address(), "tandem.v1.Cluster"), kServing)
       << "workers may still register";
+}
+
+TEST(StandardServicesTest, ARouterTriesItsRoutesBeforeClientsDo) {
+  const uint16_t port = FreePort();
+  TestCluster cluster(
+      {.router_flags = {"--canary-seconds=30", fmt::format("--metrics-port={}", port)}});
+  cluster.WaitFor("tokens over both routes", [](const v1::GetStatusResponse& status) {
+    return status.route_proofs_size() == 2 && status.route_proofs(0).age_ms() > 0 &&
+           status.route_proofs(1).age_ms() > 0;
+  });
+  const HttpReply ready = HttpGet(port, "/readyz");
+  EXPECT_EQ(ready.status, 200) << ready.body;
+  EXPECT_THAT(ready.body, HasSubstr("{\"name\":\"canary\",\"ok\":true,\"age_seconds\":"));
+  EXPECT_THAT(HttpGet(port, "/metrics").body,
+              HasSubstr("tandem_canaries_total{route=\"disaggregated\"} 1\n"));
+  cluster.WaitUntilIdle();
 }
 
 TEST(StandardServicesTest, AWorkerServesItsOwnMetricsAndHealth) {

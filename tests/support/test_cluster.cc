@@ -72,6 +72,10 @@ std::vector<std::string> TestCluster::ArgumentsOf(const std::string& name) const
   if (name == "router") {
     const std::string port = address_.empty() ? "0" : address_.substr(address_.rfind(':') + 1);
     arguments = {"router", "--port=" + port, "--heartbeat-ms=100", "--lease-ms=2000"};
+    const auto tries = [](const std::string& flag) { return flag.starts_with("--canary-seconds"); };
+    // Tests count requests, and those of the router itself would be among them.
+    if (std::ranges::none_of(options_.router_flags, tries))
+      arguments.push_back("--canary-seconds=0");
     arguments.insert(arguments.end(), options_.router_flags.begin(), options_.router_flags.end());
   } else {
     arguments = {"worker", "--role",      name.substr(0, name.rfind('-')),
