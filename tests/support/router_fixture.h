@@ -267,7 +267,8 @@ class RouterFixture : public testing::Test {
             .routing = counts_.routing,
             .length_forecasts = length_forecasts_,
             .decisions = decisions_,
-            .metrics = counts_.metrics};
+            .metrics = counts_.metrics,
+            .proofs = &counts_.proofs};
   }
 
   void ExpectNothingLeft() {
@@ -294,6 +295,7 @@ class RouterFixture : public testing::Test {
     RerouteStats reroutes;
     RoutingStats routing{"least-loaded", {}};
     RequestMetrics metrics{Slo()};
+    RouteProofs proofs;
   };
 
   std::set<std::string> left_;  // names of workers that report that they are leaving
@@ -326,7 +328,8 @@ class RouterFixture : public testing::Test {
                   .routing = counts_.routing,
                   .length_forecasts = length_forecasts_,
                   .decisions = decisions_,
-                  .metrics = counts_.metrics}};
+                  .metrics = counts_.metrics,
+                  .proofs = &counts_.proofs}};
 };
 
 }  // namespace tandem

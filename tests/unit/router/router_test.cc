@@ -28,6 +28,27 @@ TEST_F(RouterTest, ADecisionCopiesNoWorker) {
   EXPECT_EQ(cluster_.View().get(), before);
 }
 
+TEST_F(RouterTest, ARouteIsProvenByTheWorkerThatEndsIt) {
+  const RouteProofs& proofs = counts_.proofs;
+  Submit(Ask());
+  Reserved(5);
+  Say("prefill p0", {10});
+  EXPECT_FALSE(proofs.latest(v1::ROUTE_DISAGGREGATED)) << "the decode worker has sent nothing";
+  clock_.Advance(std::chrono::milliseconds(20));
+  Finish("prefill p0", kHandedOff);
+  Say("decode d0", {11});
+  EXPECT_EQ(proofs.latest(v1::ROUTE_DISAGGREGATED), clock_.Now());
+  EXPECT_FALSE(proofs.latest(v1::ROUTE_UNIFIED));
+  Say("decode d0", {12, 13});
+  Finish("decode d0", kLength);
+  Join("u0", v1::WORKER_ROLE_UNIFIED);
+  RecordingStream second;
+  ASSERT_TRUE(router_.Submit(Ask(v1::ROUTE_UNIFIED), kNoDeadline, second).ok());
+  loop_.RunReady();
+  Say("generate u0", {10});
+  EXPECT_EQ(proofs.latest(v1::ROUTE_UNIFIED), clock_.Now());
+}
+
 TEST_F(RouterTest, DisaggregatedRequestGoesThroughBothWorkers) {
   Submit(Ask());
   EXPECT_THAT(workers_.Open(), ElementsAre("reserve d0"));
