@@ -50,6 +50,7 @@ class RouterPorts {
  public:
   // All parts outlive it. Errors name the flag or the address at fault.
   static absl::StatusOr<std::unique_ptr<RouterPorts>> Open(const RouterPortParts& parts);
+  ~RouterPorts();
 
   std::string address() const;  // of gRPC, host:port
   // Says by all health checks that no more requests are taken.
@@ -60,6 +61,7 @@ class RouterPorts {
  private:
   explicit RouterPorts(const RouterPortParts& parts) : parts_(parts) {}
   void AddProcess(v1::GetStatusResponse& status) const;
+  v1::GetStatusResponse Status() const;  // of router and process
   absl::Status OpenGrpc();
   void WatchHealth();
   AdminPages Pages() const;
