@@ -130,6 +130,16 @@ AdminPages RouterPorts::Pages() const {
                       .http = http_use_});
 }
 
+// What shows requests of all tenants.
+std::vector<HttpRoute> RouterPorts::ExplainingRoutes() {
+  const auto explain = [&router = parts_.router](v1::ExplainRequest request, Explained done) {
+    router.Explain(std::move(request), std::move(done));
+  };
+  status_page_ = std::make_unique<StatusPage>(StatusPage::Parts{
+      .status = [this] { return Status(); }, .explain = explain, .clock = parts_.clock});
+  return {ExplainRoute(explain), status_page_->Route()};
+}
+
 HttpServerOptions RouterPorts::HttpOptions(std::set<std::string> open_paths) const {
   const RouterProcessOptions& options = parts_.options;
   HttpServerOptions made = {
@@ -158,10 +168,7 @@ absl::Status RouterPorts::OpenHttp(const AdminPages& pages) {
   std::vector<HttpRoute> routes = AdminRoutes(pages);
   Append(service.Routes(), routes);
   Append(anthropic::Routes(service.parts()), routes);
-  routes.push_back(
-      ExplainRoute([&router = parts_.router](v1::ExplainRequest request, Explained done) {
-        router.Explain(std::move(request), std::move(done));
-      }));
+  Append(ExplainingRoutes(), routes);
   // These are served without an API key.
   std::vector<HttpRoute> open = HealthRoutes(pages, options.build);
   if (!options.http.no_page) Append(PageRoutes(service.model(), routes), open);

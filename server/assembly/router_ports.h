@@ -18,6 +18,7 @@
 #include "server/access/access_control.h"
 #include "server/admin/metrics_server.h"
 #include "server/admin/router_health.h"
+#include "server/admin/status_page.h"
 #include "server/assembly/process_tls.h"
 #include "server/assembly/router_process_options.h"
 #include "server/http/http_server.h"
@@ -65,6 +66,7 @@ class RouterPorts {
   absl::Status OpenGrpc();
   void WatchHealth();
   AdminPages Pages() const;
+  std::vector<HttpRoute> ExplainingRoutes();
   HttpServerOptions HttpOptions(std::set<std::string> open_paths) const;
   absl::Status OpenHttp(const AdminPages& pages);
   absl::Status OpenMetrics(const AdminPages& pages);
@@ -76,6 +78,7 @@ class RouterPorts {
   std::unique_ptr<InferenceService> inference_;
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<RouterHealth> health_;
+  std::unique_ptr<StatusPage> status_page_;            // null without http_
   std::atomic<const HttpServer*> http_use_ = nullptr;  // of http_, once it has started
   std::unique_ptr<HttpServer> http_;                   // null where none was asked for
   std::unique_ptr<HttpServer> metrics_;                // likewise
