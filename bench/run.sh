@@ -14,6 +14,7 @@ mkdir -p "$out"
 "$bin/kvstore_bench" --json "$out/kvstore.json"
 "$bin/codec_bench" --json "$out/codecs.json"
 "$bin/prefix_index_bench" --json "$out/prefix_index.json"
+"$bin/status_page_bench" --json "$out/status_page.json"
 "$bin/transfer_bench" --json "$out/transfer.json"
 if [[ $# -ge 3 ]]; then
   "$bin/handoff_bench" --model "$model" --binary "$bin/tandem" --json "$out/handoff.json"

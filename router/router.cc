@@ -372,6 +372,7 @@ v1::GetStatusResponse Router::Status() const {
     status.set_role(std::string(Name(worker.role)));
     status.set_address(worker.info->address);
     status.set_alive(!worker.suspected);
+    status.set_draining(worker.leaving);
     status.set_heartbeat_age_ms(ToMilliseconds(now - worker.last_report));
     status.set_pid(worker.info->pid);
     status.set_device(worker.info->device);

@@ -7,7 +7,7 @@ tandem_test(server_test
           unit/server/open_connections_test.cc unit/server/open_fabric_test.cc
           unit/server/parse_message_test.cc unit/server/registration_dns_test.cc
           unit/server/registration_test.cc unit/server/router_directory_test.cc unit/server/router_health_test.cc
-          unit/server/status_mapping_test.cc unit/server/status_report_test.cc
+          unit/server/status_mapping_test.cc unit/server/status_page_test.cc unit/server/status_report_test.cc
           unit/server/telemetry_test.cc unit/server/transfer_report_test.cc
           unit/server/watchdog_test.cc unit/server/worker_messages_test.cc
           unit/server/worker_pages_test.cc unit/server/worker_service_test.cc unit/server/write_queue_test.cc

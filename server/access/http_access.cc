@@ -7,7 +7,8 @@ namespace tandem {
 namespace {
 
 Scope ScopeOf(std::string_view path) {
-  const bool for_admins = path == "/metrics" || path.starts_with("/explain");
+  const bool for_admins =
+      path == "/metrics" || path == "/status.json" || path.starts_with("/explain");
   return for_admins ? Scope::kAdmin : Scope::kGenerate;
 }
 

@@ -203,6 +203,8 @@ constexpr Metric kMetrics[] = {
     {"tandem_worker_ready", "WorkerStatus", "1 when it gets requests", "", "", IsReady},
     {"tandem_worker_starting", "WorkerLoad.starting",
      "1 while it loads weights or warms up: others come first"},
+    {"tandem_worker_draining", "WorkerStatus.draining",
+     "1 while it finishes its requests and takes no new ones"},
     {"tandem_worker_heartbeat_age_seconds", "WorkerStatus.heartbeat_age_ms",
      "Time since its latest heartbeat"},
     {"tandem_worker_progress_age_seconds", "WorkerLoad.progress_age_ms",

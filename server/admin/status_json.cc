@@ -123,10 +123,24 @@ Json ToJson(const Message& message, Unset unset) {
   return json;
 }
 
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 }  // namespace
 
 std::string StatusJson(const v1::GetStatusResponse& status) {
-  return ToJson(status, Unset::kZero).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Dump(ToJson(status, Unset::kZero));
+}
+
+std::string StatusJson(const v1::GetStatusResponse& status, const StatusSupplement& more) {
+  Json json = ToJson(status, Unset::kZero);
+  json["requests"] = nullptr;
+  if (more.latest.ok()) json.update(ToJson(*more.latest, Unset::kNull));
+  json["requests_missing"] = std::string(more.latest.status().message());
+  json["links_left_out"] = more.links_left_out;
+  json["prediction_errors_left_out"] = more.prediction_errors_left_out;
+  return Dump(json);
 }
 
 std::string HandoffJson(const v1::RequestExplanation& request) {
@@ -145,11 +159,11 @@ std::string HandoffJson(const v1::RequestExplanation& request) {
                      {"prompt_tokens", request.prompt_tokens()},
                      {"kv_quality", request.kv_quality()},
                      {"handoff", std::move(handoff)}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Dump(json);
 }
 
 std::string ExplanationJson(const v1::ExplainResponse& response) {
-  return ToJson(response, Unset::kNull).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Dump(ToJson(response, Unset::kNull));
 }
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "tandem/v1/inference.pb.h"
 
 namespace tandem {
@@ -11,6 +12,18 @@ namespace tandem {
 // "causes" of "resumes" is an object with the causes as keys, and routes have their names on the
 // command line.
 std::string StatusJson(const v1::GetStatusResponse& status);
+
+// What /status.json has beside a status.
+struct StatusSupplement {
+  absl::StatusOr<v1::ExplainResponse> latest;  // the latest requests, or why they could not be read
+  // Of the status: what was removed, so that the answer does not become too long.
+  int links_left_out = 0;
+  int prediction_errors_left_out = 0;
+};
+
+// The same object with the fields of `more`: "requests" is the list of that name in ExplanationJson, or null
+// where "requests_missing" says why; "links_left_out" and "prediction_errors_left_out" are numbers.
+std::string StatusJson(const v1::GetStatusResponse& status, const StatusSupplement& more);
 
 // What a router answered to Explain, likewise. What is not known is null: the outcome of a request in
 // flight, a prediction that was not made.

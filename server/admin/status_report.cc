@@ -15,6 +15,7 @@ namespace {
 
 std::string State(const v1::WorkerStatus& worker) {
   if (!worker.alive()) return "lost";
+  if (worker.draining()) return "draining";
   if (!worker.load().not_ready().empty()) return "not-ready";
   return worker.load().starting() ? "starting" : "alive";
 }

@@ -30,6 +30,16 @@ HttpTlsFiles HttpFiles(const RouterProcessOptions& options) {
   return files;
 }
 
+v1::HttpUse ToMessage(const HttpUse& use) {
+  v1::HttpUse message;
+  message.set_open(use.open);
+  message.set_limit(use.limit);
+  message.set_requests(use.requests);
+  message.set_refused(use.refused);
+  message.set_evicted(use.evicted);
+  return message;
+}
+
 void Append(std::vector<HttpRoute> more, std::vector<HttpRoute>& routes) {
   for (HttpRoute& route : more) routes.push_back(std::move(route));
 }
@@ -47,6 +57,11 @@ absl::StatusOr<std::unique_ptr<RouterPorts>> RouterPorts::Open(const RouterPortP
   return ports;
 }
 
+RouterPorts::~RouterPorts() {
+  // A status that is asked for over gRPC says how http_ is used, so gRPC ends first.
+  if (server_ != nullptr) server_->Shutdown(std::chrono::steady_clock::now());
+}
+
 std::string RouterPorts::address() const {
   return HostPortText(parts_.options.host, acceptor_->port());
 }
@@ -55,9 +70,16 @@ std::string RouterPorts::address() const {
 void RouterPorts::AddProcess(v1::GetStatusResponse& status) const {
   if (parts_.access != nullptr) *status.mutable_access() = parts_.access->Use();
   *status.mutable_connections() = acceptor_->use();
+  if (const HttpServer* const http = http_use_) *status.mutable_http() = ToMessage(http->use());
   parts_.tls.Report(*status.mutable_tls_refusals());
   status.set_log_lines_dropped(LogLinesDropped());
   if (canary_ != nullptr) canary_->Report(status);
+}
+
+v1::GetStatusResponse RouterPorts::Status() const {
+  v1::GetStatusResponse status = parts_.router.Status();
+  AddProcess(status);
+  return status;
 }
 
 absl::Status RouterPorts::OpenGrpc() {
@@ -122,13 +144,20 @@ void RouterPorts::WatchHealth() {
 }
 
 AdminPages RouterPorts::Pages() const {
-  const auto status = [this] {
-    v1::GetStatusResponse now = parts_.router.Status();
-    AddProcess(now);
-    return now;
+  return RouterPages({.status = [this] { return Status(); },
+                      .requests = parts_.requests,
+                      .health = *health_,
+                      .http = http_use_});
+}
+
+// What shows requests of all tenants.
+std::vector<HttpRoute> RouterPorts::ExplainingRoutes() {
+  const auto explain = [&router = parts_.router](v1::ExplainRequest request, Explained done) {
+    router.Explain(std::move(request), std::move(done));
   };
-  return RouterPages(
-      {.status = status, .requests = parts_.requests, .health = *health_, .http = http_use_});
+  status_page_ = std::make_unique<StatusPage>(StatusPage::Parts{
+      .status = [this] { return Status(); }, .explain = explain, .clock = parts_.clock});
+  return {ExplainRoute(explain), status_page_->Route()};
 }
 
 HttpServerOptions RouterPorts::HttpOptions(std::set<std::string> open_paths) const {
@@ -159,10 +188,7 @@ absl::Status RouterPorts::OpenHttp(const AdminPages& pages) {
   std::vector<HttpRoute> routes = AdminRoutes(pages);
   Append(service.Routes(), routes);
   Append(anthropic::Routes(service.parts()), routes);
-  routes.push_back(
-      ExplainRoute([&router = parts_.router](v1::ExplainRequest request, Explained done) {
-        router.Explain(std::move(request), std::move(done));
-      }));
+  Append(ExplainingRoutes(), routes);
   // These are served without an API key.
   std::vector<HttpRoute> open = HealthRoutes(pages, options.build);
   if (!options.http.no_page) Append(PageRoutes(service.model(), routes), open);

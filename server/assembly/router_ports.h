@@ -20,6 +20,7 @@
 #include "server/admin/canary.h"
 #include "server/admin/metrics_server.h"
 #include "server/admin/router_health.h"
+#include "server/admin/status_page.h"
 #include "server/assembly/process_tls.h"
 #include "server/assembly/router_process_options.h"
 #include "server/http/http_server.h"
@@ -53,6 +54,7 @@ class RouterPorts {
  public:
   // All parts outlive it. Errors name the flag or the address at fault.
   static absl::StatusOr<std::unique_ptr<RouterPorts>> Open(const RouterPortParts& parts);
+  ~RouterPorts();
 
   std::string address() const;  // of gRPC, host:port
   // Says by all health checks that no more requests are taken.
@@ -63,10 +65,12 @@ class RouterPorts {
  private:
   explicit RouterPorts(const RouterPortParts& parts) : parts_(parts) {}
   void AddProcess(v1::GetStatusResponse& status) const;
+  v1::GetStatusResponse Status() const;  // of router and process
   absl::Status OpenGrpc();
   void StartCanary();
   void WatchHealth();
   AdminPages Pages() const;
+  std::vector<HttpRoute> ExplainingRoutes();
   HttpServerOptions HttpOptions(std::set<std::string> open_paths) const;
   absl::Status OpenHttp(const AdminPages& pages);
   absl::Status OpenMetrics(const AdminPages& pages);
@@ -79,6 +83,7 @@ class RouterPorts {
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<Canary> canary_;  // null where none was asked for
   std::unique_ptr<RouterHealth> health_;
+  std::unique_ptr<StatusPage> status_page_;            // null without http_
   std::atomic<const HttpServer*> http_use_ = nullptr;  // of http_, once it has started
   std::unique_ptr<HttpServer> http_;                   // null where none was asked for
   std::unique_ptr<HttpServer> metrics_;                // likewise

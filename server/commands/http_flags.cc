@@ -37,7 +37,8 @@ void AddHttpFlags(CLI::App& app, HttpTuning& tuning) {
       ->check(CLI::Range(1, kDaySeconds))
       ->capture_default_str()
       ->group(kGroup);
-  app.add_flag("--no-page", tuning.no_page, "show browsers no page to try the model with")
+  app.add_flag("--no-page", tuning.no_page,
+               "show browsers neither the page to try the model with nor that of the status")
       ->group(kGroup);
 }
 

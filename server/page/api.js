@@ -56,15 +56,29 @@ async function failureOf(response) {
   });
 }
 
-export async function getJson(path) {
+async function get(path, headers, signal) {
   let response;
   try {
-    response = await fetch(at(path), { cache: 'no-store', headers: authorization() });
+    response = await fetch(at(path), { cache: 'no-store', headers: { ...headers, ...authorization() }, signal });
   } catch (error) {
     throw new Failure(UNREACHABLE, error.message);
   }
   if (!response.ok) throw await failureOf(response);
-  return response.json();
+  return response;
+}
+
+// A server that has sent nothing whole after `timeoutMs` counts as unreachable; 0: it may take its time.
+export async function getJson(path, timeoutMs = 0) {
+  const response = await get(path, {}, timeoutMs > 0 ? AbortSignal.timeout(timeoutMs) : null);
+  try {
+    return await response.json();
+  } catch (error) {
+    throw new Failure(UNREACHABLE, error.message);
+  }
+}
+
+export async function getText(path) {
+  return (await get(path, { accept: 'text/plain' }, null)).text();
 }
 
 // 'ready', 'not ready' or 'unreachable'.

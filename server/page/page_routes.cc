@@ -16,6 +16,7 @@ namespace tandem {
 namespace {
 
 constexpr std::string_view kIndex = "index.html";
+constexpr std::string_view kStatus = "status.html";
 
 // Nothing but this page's own files, no script or style within the HTML, no frame around it. Browsers
 // that know trusted types refuse to make markup of text.
@@ -65,6 +66,12 @@ HttpResponse FileResponse(const PageFile& file, const HttpRequest& request) {
   return response;
 }
 
+// The two documents have paths without their names.
+std::string PathOf(const PageFile& file) {
+  if (file.name == kIndex) return "/";
+  return file.name == kStatus ? "/status" : fmt::format("/{}", file.name);
+}
+
 std::string TextOf(std::string_view model, const std::vector<HttpRoute>& routes) {
   std::string text = fmt::format("Tandem serves {}. A browser shows a page here.\n\n", model);
   for (const HttpRoute& route : routes) {
@@ -100,8 +107,7 @@ std::vector<HttpRoute> PageRoutes(std::string_view model, const std::vector<Http
                            .headers = {{"Vary", "Accept"}, {"X-Content-Type-Options", "nosniff"}}});
       };
     }
-    const std::string path = file.name == kIndex ? "/" : fmt::format("/{}", file.name);
-    routes.push_back({.method = "GET", .path = path, .handler = std::move(serve)});
+    routes.push_back({.method = "GET", .path = PathOf(file), .handler = std::move(serve)});
   }
   return routes;
 }

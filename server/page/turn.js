@@ -1,32 +1,9 @@
 // One prompt with its answer and its receipt. Text of people, model and server is only ever set as text.
 
 import { explain } from './api.js';
-
-// In the order of time, with the names of `timing`.
-const STAGES = [
-  ['earlier', 'earlier_attempts_ms', 'Earlier tries', 'at workers that refused or lost it'],
-  ['reserve', 'reserve_ms', 'Reserve', 'asking a decode worker for room'],
-  ['admission', 'admission_ms', 'Admission', 'the decode worker had no room yet'],
-  ['queue', 'queue_time_ms', 'Queue', 'other prompts were before this one'],
-  ['prefill', 'prefill_ms', 'Prefill', 'computing the prompt'],
-  ['transfer', 'transfer_ms', 'Transfer', 'sending KV to the decode worker'],
-  ['first', 'first_token_ms', 'First token', 'handing it to the stream'],
-  ['residual', 'residual_ms', 'The rest', 'tokenizing, routing, the network'],
-];
-
-const plural = (count, noun) => `${count} ${noun}${count === 1 ? '' : 's'}`;
-
-function duration(ms) {
-  if (ms >= 1000) return `${(ms / 1000).toFixed(ms < 10000 ? 2 : 1)} s`;
-  return `${ms.toFixed(ms >= 100 ? 0 : ms >= 10 ? 1 : 2)} ms`;
-}
-
-function element(name, text, className = '') {
-  const made = document.createElement(name);
-  made.textContent = text;
-  made.className = className;
-  return made;
-}
+import { element, partsOf } from './dom.js';
+import { duration, plural } from './figures.js';
+import { drawStages, stagesThatCount } from './stages.js';
 
 // Works without a secure context as well, where browsers offer no clipboard.
 async function copy(text, button) {
@@ -52,8 +29,7 @@ export class Turn {
     this.on = on;
     this.element = document.querySelector('#turn').content.firstElementChild.cloneNode(true);
     this.element.dataset.kind = kind;
-    this.parts = {};
-    for (const part of this.element.querySelectorAll('[data-part]')) this.parts[part.dataset.part] = part;
+    this.parts = partsOf(this.element);
     const { parts } = this;
     parts.heading.textContent = kind === 'chat' ? 'You' : 'Prompt';
     parts.said.textContent = prompt;
@@ -213,24 +189,18 @@ export class Turn {
       hop.append(element('span', ' to ', 'unseen'));
       parts.route.append(hop, element('span', timing.decode_worker, 'worker'));
     }
-    const shown = STAGES.filter(([, field]) => timing[field] >= 0.005);
-    for (const [stage, field, name, meaning] of shown) {
-      const segment = document.createElement('i');
-      segment.dataset.stage = stage;
-      segment.style.flexGrow = timing[field];
-      segment.title = `${name} ${duration(timing[field])}`;
-      parts.bar.append(segment);
+    const ttftMs = timing.time_to_first_token_ms;
+    const shown = stagesThatCount({ ...timing, queue_ms: timing.queue_time_ms });
+    for (const { id, ms, name, meaning } of shown) {
       const row = document.createElement('tr');
       const head = element('th', name);
       head.scope = 'row';
-      head.dataset.stage = stage;
-      row.append(head, element('td', duration(timing[field])), element('td', meaning));
+      head.dataset.stage = id;
+      row.append(head, element('td', duration(ms)), element('td', meaning));
       parts.rows.append(row);
     }
-    const total = `${duration(timing.time_to_first_token_ms)} to the first token`;
-    parts.bar.ariaLabel = `${total}: ${shown.map(([, field, name]) => `${name} ${duration(timing[field])}`).join(', ')}`;
-    parts.caption.textContent = `${total}, ${duration(timing.e2e_ms)} in all`;
-    parts.bar.hidden = shown.length === 0;
+    drawStages(parts.bar, ttftMs, shown);
+    parts.caption.textContent = `${duration(ttftMs)} to the first token, ${duration(timing.e2e_ms)} in all`;
     parts.table.hidden = shown.length === 0;
   }
 }

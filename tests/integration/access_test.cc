@@ -92,6 +92,29 @@ TEST_F(AccessTest, HttpRequestsNeedAKeyThatIsKnown) {
   EXPECT_EQ(HttpPeer(port_).Get("/v1/models").status, 401);
 }
 
+TEST_F(AccessTest, TheStatusOfAllTenantsNeedsTheScopeAdmin) {
+  const auto status_with = [](const std::string& header) {
+    HttpPeer peer(port_);
+    peer.Send("GET /status.json HTTP/1.1\r\nhost: h\r\n" + header + "\r\n");
+    return peer.Read();
+  };
+  EXPECT_EQ(HttpPeer(port_).Get("/status").status, 200)
+      << "the page itself says nothing of anybody";
+  EXPECT_EQ(HttpPeer(port_).Get("/status.js").status, 200);
+  EXPECT_EQ(status_with("").status, 401);
+  EXPECT_EQ(status_with("authorization: Bearer another\r\n").status, 401);
+  EXPECT_EQ(status_with("authorization: Bearer secret-of-user\r\n").status, 403);
+  EXPECT_TRUE(AskWith(kUser).ok());
+  const HttpReply reply = status_with("authorization: Bearer secret-of-admin\r\n");
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const Json json = Json::parse(reply.body);
+  EXPECT_EQ(json["ready"], true);
+  EXPECT_EQ(json["workers"].size(), 1u);
+  EXPECT_EQ(json["access"]["keys"], 3);
+  EXPECT_GE(json["http"]["open"], 1);
+  EXPECT_GE(json["requests"].size(), 1u);
+}
+
 TEST_F(AccessTest, TheTenantIsThatOfTheKeyWhateverTheRequestSays) {
   v1::GenerateRequest request = TextRequest("It is", v1::ROUTE_AUTO, 2);
   request.set_tenant("somebody-else");

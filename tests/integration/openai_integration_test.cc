@@ -341,6 +341,8 @@ TEST(WithoutAPage, TheRootIsNotServed) {
   TestCluster cluster({.router_flags = {"--http-port=" + std::to_string(port), "--no-page"}});
   EXPECT_EQ(HttpGet(port, "/").status, 404);
   EXPECT_EQ(HttpGet(port, "/app.js").status, 404);
+  EXPECT_EQ(HttpGet(port, "/status").status, 404);
+  EXPECT_EQ(HttpGet(port, "/status.json").status, 200) << "it is for programs as well";
   EXPECT_EQ(HttpGet(port, "/health").status, 200);
 }
 

@@ -118,6 +118,16 @@ class Page:
         self.js(f"new Promise((done) => {{ const look = () => ({condition}) ? done() : "
                 "requestAnimationFrame(look); look(); })", seconds)
 
+    def arrive(self, path, seconds=60):
+        """Waits until the document of this path is there, to which a click has led."""
+        deadline = time.monotonic() + seconds
+        found = ""
+        while found != f"{path} complete":
+            if time.monotonic() > deadline:
+                raise Gone(f"the page is at {found}, not at {path}")
+            with contextlib.suppress(RuntimeError):  # the document before it goes meanwhile
+                found = self.js("`${location.pathname} ${document.readyState}`")
+
     def type(self, text):
         self.call("Input.insertText", text=text)
 
@@ -137,9 +147,11 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
-    def screenshot(self, path):
+    def screenshot(self, path, whole=False):
+        """Of what the window shows, or of the whole page."""
+        picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         with open(path, "wb") as file:
-            file.write(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+            file.write(base64.b64decode(picture["data"]))
 
     def take_events(self, method):
         """The parameters of events that came since they were taken."""

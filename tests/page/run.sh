@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Uses the page of this build in Chromium (README.md).
+# Uses the pages of this build in Chromium (README.md).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -15,4 +15,8 @@ fi
 AXE=$(find "$venv/lib" -name 'axe.min.js' -print -quit)
 export AXE
 cd "$root"
-exec "$venv/bin/python" "$here/page_check.py"
+rm -rf "$SHOTS"
+mkdir -p "$SHOTS"
+for check in ${CHECKS:-page_check status_check}; do
+  "$venv/bin/python" "$here/$check.py"
+done

@@ -48,6 +48,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_GET(self):
+        if self.server.status and self.path.startswith(f"{BELOW}/status.json"):
+            self.server.polls += 1
+            body = json.dumps(self.server.status).encode()
+            return self.answer(200, body, {"content-type": "application/json"})
         request = urllib.request.Request(self.server.upstream + self.path.removeprefix(BELOW),
                                          headers={"accept": self.headers.get("accept", "")})
         with urllib.request.urlopen(request) as real:
@@ -79,10 +83,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.flush()
 
 
-def serve(upstream):
+def serve(upstream, status=None):
+    """status: what /status.json answers instead of the real server; it may be changed later."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     server.upstream = upstream
     server.bodies = []
+    server.status = status
+    server.polls = 0
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server, f"http://127.0.0.1:{server.server_address[1]}{BELOW}/"

@@ -106,6 +106,22 @@ TEST_F(RouterTest, TheLedgerFollowsARequestThroughItsWorkers) {
   EXPECT_EQ(routing.lowest_cost(), 1u);
 }
 
+TEST_F(RouterTest, TheStatusSaysWhichWorkersDrain) {
+  const auto draining = [this] {
+    std::map<std::string, bool> by_name;
+    const v1::GetStatusResponse status = router_.Status();
+    for (const v1::WorkerStatus& worker : status.workers()) {
+      by_name[worker.name()] = worker.draining();
+    }
+    return by_name;
+  };
+  EXPECT_THAT(draining(), testing::UnorderedElementsAre(testing::Pair("p0", false),
+                                                        testing::Pair("d0", false)));
+  Leave("d0");
+  EXPECT_THAT(draining(),
+              testing::UnorderedElementsAre(testing::Pair("p0", false), testing::Pair("d0", true)));
+}
+
 v1::GenerateRequest AskInText(const std::string& text) {
   v1::GenerateRequest request;
   request.set_text(text);

@@ -240,6 +240,7 @@ TEST_F(AccessControlTest, HttpRequestsNeedAKeyButForOpenPaths) {
   EXPECT_EQ(status_of("POST", "/v1/messages", {{"X-Api-Key", "s1"}}), 200);
   EXPECT_EQ(status_of("GET", "/metrics", {bearer}), 403);
   EXPECT_EQ(status_of("GET", "/explain/x", {bearer}), 403);
+  EXPECT_EQ(status_of("GET", "/status.json", {bearer}), 403);
   EXPECT_EQ(status_of("GET", "/a-path-that-comes-later", {}), 401);
 }
 

@@ -31,7 +31,8 @@ std::string InTree(std::string_view name) {
 }
 
 std::string PathOf(const PageFile& file) {
-  return file.name == "index.html" ? "/" : fmt::format("/{}", file.name);
+  if (file.name == "index.html") return "/";
+  return file.name == "status.html" ? "/status" : fmt::format("/{}", file.name);
 }
 
 class PageTest : public ::testing::Test {
@@ -62,7 +63,7 @@ TEST_F(PageTest, BrowsersGetTheFilesOfTheTree) {
                                                          {"css", "text/css; charset=utf-8"},
                                                          {"js", "text/javascript; charset=utf-8"},
                                                          {"svg", "image/svg+xml"}};
-  ASSERT_EQ(PageFiles().size(), 6u);
+  ASSERT_EQ(PageFiles().size(), 17u);
   for (const PageFile& file : PageFiles()) {
     SCOPED_TRACE(file.name);
     const HttpReply reply = Ask("GET", PathOf(file), kBrowser);
@@ -150,6 +151,7 @@ TEST_F(PageTest, OtherClientsGetTheNamesOfTheEndpoints) {
   EXPECT_EQ(Ask("GET", "/", kBrowser).Header("vary"), "Accept");
   EXPECT_EQ(Ask("POST", "/", kBrowser).status, 405);
   EXPECT_EQ(Ask("GET", "/index.html", kBrowser).status, 404);
+  EXPECT_EQ(Ask("GET", "/status.html", kBrowser).status, 404);
 }
 
 }  // namespace

@@ -143,6 +143,12 @@ TEST(WorkerTableTest, AWorkerThatStillStartsIsCalledSo) {
   EXPECT_THAT(Words(WorkerTable(status), "prefill-0"), testing::Contains("starting"));
 }
 
+TEST(WorkerTableTest, AWorkerThatDrainsIsCalledSo) {
+  v1::GetStatusResponse status = Status();
+  status.mutable_workers(2)->set_draining(true);
+  EXPECT_THAT(Words(WorkerTable(status), "prefill-0"), testing::Contains("draining"));
+}
+
 TEST(CostTableTest, OneLinePerWorkerWithWhatItsStepsTake) {
   v1::GetStatusResponse status = StatusWithoutLinks();
   v1::CostModel& cost = *status.mutable_workers(1)->mutable_load()->mutable_cost();

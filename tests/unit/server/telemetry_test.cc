@@ -213,6 +213,8 @@ TEST(MetricsTableTest, EveryNumberIsAMetricOrForPeopleOnly) {
       "SessionUse.limit",
       // What tandem_connections and its limit say.
       "ConnectionUse.full",
+      // What tandem_http_connections and the other metrics of that port say.
+      "HttpUse.open", "HttpUse.limit", "HttpUse.requests", "HttpUse.refused", "HttpUse.evicted",
       // Part of tandem_worker_ready.
       "WorkerStatus.alive",
       // Shown by another sum: tandem_resumes_total by cause, tandem_worker_waiting.
