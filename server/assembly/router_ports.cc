@@ -48,8 +48,8 @@ void Append(std::vector<HttpRoute> more, std::vector<HttpRoute>& routes) {
 
 absl::StatusOr<std::unique_ptr<RouterPorts>> RouterPorts::Open(const RouterPortParts& parts) {
   std::unique_ptr<RouterPorts> ports(new RouterPorts(parts));
+  ports->StartCanary();  // before anybody can ask for the status, which it has a part in
   RETURN_IF_ERROR(ports->OpenGrpc());
-  ports->StartCanary();
   ports->WatchHealth();
   const AdminPages pages = ports->Pages();
   RETURN_IF_ERROR(ports->OpenHttp(pages));

@@ -77,11 +77,11 @@ class RouterPorts {
 
   // Constructed in this order and destroyed in reverse.
   const RouterPortParts parts_;
+  std::unique_ptr<Canary> canary_;  // null where none was asked for
   std::unique_ptr<ConnectionAcceptor> acceptor_;
   std::unique_ptr<ClusterService> cluster_service_;
   std::unique_ptr<InferenceService> inference_;
   std::unique_ptr<GrpcServer> server_;
-  std::unique_ptr<Canary> canary_;  // null where none was asked for
   std::unique_ptr<RouterHealth> health_;
   std::unique_ptr<StatusPage> status_page_;            // null without http_
   std::atomic<const HttpServer*> http_use_ = nullptr;  // of http_, once it has started
