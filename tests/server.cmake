@@ -14,6 +14,11 @@ tandem_test(server_test
           support/http_peer.cc support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_test_transports tandem_test_engine tandem_server)
 
+tandem_test(config_test
+  SOURCES unit/config/config_file_test.cc unit/config/config_text_test.cc
+          unit/config/nearest_name_test.cc
+  DEPS tandem_config)
+
 tandem_test(grpc_tls_test
   SOURCES unit/security/grpc_tls_test.cc support/test_certificates.cc
   DEPS tandem_server)
@@ -58,7 +63,8 @@ foreach(name routes_test several_choices_test cached_prompts_test endings_test w
              fleet_tls_test kv_tls_test silent_connection_test large_prompts_test connections_test log_test
              profile_command_test eval_command_test weights_hash_test bench_serve_test bench_sweep_test simulated_test
              prefix_routing_test several_routers_test request_options_test openai_integration_test chat_command_test
-             tool_calls_test turns_integration_test hostile_http_test http_overload_test inspect_kv_test access_test)
+             tool_calls_test turns_integration_test hostile_http_test http_overload_test inspect_kv_test access_test
+             config_file_integration_test)
   tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
               LABELS integration TIMEOUT 300)
 endforeach()

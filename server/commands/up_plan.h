@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/commands/up_flags.h"
+
+namespace tandem {
+
+struct PlannedWorker {
+  std::string name;  // "decode-0"
+  FlagValues flags;  // of `tandem worker`, all but --router
+};
+
+// The processes that `tandem up` starts.
+struct UpPlan {
+  std::string model;  // the name that it is served under
+  FlagValues router;  // flags of `tandem router`, all but --port and --http-port
+  std::vector<PlannedWorker> workers;
+};
+
+// What these flags ask for. The command line and [up] beat the sections of the file for a router and
+// for workers. Reads no weights. INVALID_ARGUMENT says which flag is missing or at fault.
+absl::StatusOr<UpPlan> PlanUp(const UpFlags& flags);
+
+}  // namespace tandem
