@@ -19,6 +19,11 @@ tandem_test(config_test
           unit/config/nearest_name_test.cc
   DEPS tandem_config)
 
+tandem_test(check_test
+  SOURCES unit/check/advice_test.cc unit/check/check_deployment_test.cc
+          unit/check/check_ports_test.cc unit/check/check_tls_test.cc
+  DEPS tandem_check)
+
 tandem_test(grpc_tls_test
   SOURCES unit/security/grpc_tls_test.cc support/test_certificates.cc
   DEPS tandem_server)
@@ -78,6 +83,13 @@ if(TANDEM_PYTHON)
     ENVIRONMENT "TANDEM=$<TARGET_FILE:tandem>;MODEL=${TANDEM_TEST_ROOT}/models/sample;PYTHONDONTWRITEBYTECODE=1")
 endif()
 
+# docs/flags.md says what --help says.
+if(TANDEM_PYTHON AND TANDEM_EXPERIMENTS)
+  add_test(NAME flags_page COMMAND ${TANDEM_PYTHON} ${CMAKE_SOURCE_DIR}/tools/packaging/make_flags_page.py
+                                   --tandem $<TARGET_FILE:tandem> --check)
+  set_tests_properties(flags_page PROPERTIES LABELS server ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+endif()
+
 # A real Prometheus, and what it makes of deploy/.
 find_program(TANDEM_PROMTOOL promtool)
 find_program(TANDEM_PROMETHEUS prometheus)
@@ -106,6 +118,7 @@ endforeach()
 target_sources(silent_connection_test PRIVATE support/silent_proxy.cc)
 target_link_libraries(silent_connection_test PRIVATE tandem_transfer)
 
+target_link_libraries(config_file_integration_test PRIVATE tandem_transfer)
 foreach(name fleet_tls_test kv_tls_test chat_command_test)
   target_sources(${name} PRIVATE support/test_certificates.cc)
   target_link_libraries(${name} PRIVATE tandem_transfer)
@@ -128,7 +141,7 @@ set(program tandem)
 if(TANDEM_EXPERIMENTS)
   set(program tandem_without_experiments)
   add_executable(${program} $<TARGET_OBJECTS:tandem_commands> $<TARGET_OBJECTS:tandem_no_experiments>)
-  target_link_libraries(${program} PRIVATE tandem_chat tandem_server tandem_terminal tandem_loadgen_backends
+  target_link_libraries(${program} PRIVATE tandem_chat tandem_check tandem_server tandem_terminal tandem_loadgen_backends
                                            CLI11::CLI11)
 endif()
 foreach(command eval simulate "bench sweep" "bench slo-map" "bench crossover")

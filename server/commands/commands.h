@@ -20,6 +20,7 @@ using Action = std::function<int()>;
 // Each adds one subcommand, which sets `chosen` when it is on the command line.
 // `config`: filled while the command line is parsed.
 void AddUpCommand(CLI::App& app, const std::shared_ptr<ConfigUse>& config, Action& chosen);
+void AddCheckCommand(CLI::App& app, const std::shared_ptr<ConfigUse>& config, Action& chosen);
 void AddRouterCommand(CLI::App& app, Action& chosen);
 void AddWorkerCommand(CLI::App& app, Action& chosen);
 void AddGenerateCommand(CLI::App& app, Action& chosen);

@@ -90,14 +90,21 @@ void ConfigReader::ReadFor(CLI::App& command, const std::string& name) const {
   std::vector<ConfigEntry> entries = file.ForCommand(name);
   if (name == "worker")
     entries = file.ForWorker(ValueOf(command, "--role"), ValueOf(command, "--name"));
-  if (name == "up") {
-    entries = file.ForUp();
+  if (name == "up" || name == "check") {
+    // What is said to `tandem check` beats what the file says to `tandem up`, as a command line would.
+    const std::vector<ConfigEntry> of_up = file.ForUp();
+    entries.insert(entries.end(), of_up.begin(), of_up.end());
     use_->explicit_flags = file.KeysOfUp();
+    for (const ConfigEntry& entry : file.ForCommand("check")) {
+      if (name == "check") use_->explicit_flags.insert(entry.key);
+    }
     for (const CLI::Option* option : on_command_line) {
       use_->explicit_flags.insert(option->get_lnames().begin(), option->get_lnames().end());
     }
   }
+  std::set<std::string> given;
   for (const ConfigEntry& entry : entries) {
+    if (!given.insert(entry.key).second) continue;
     CLI::Option* option = command.get_option_no_throw("--" + entry.key);
     if (option == nullptr || IsBeaten(*option, on_command_line)) continue;
     Give(*option, entry, file.path());

@@ -74,6 +74,7 @@ int Main(int argc, char** argv) {
   const auto config = std::make_shared<ConfigUse>();
   Action chosen;
   AddUpCommand(app, config, chosen);
+  AddCheckCommand(app, config, chosen);
   AddGenerateCommand(app, chosen);
   AddChatCommand(app, chosen);
   AddStatusCommand(app, chosen);
@@ -94,7 +95,8 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_config("--config", "",
                  "read flags from a file with sections of all parts, as docs/configuration.md "
-                 "explains; the command line counts more");
+                 "explains; the command line counts more")
+      ->type_name("FILE");
   app.config_formatter(std::make_shared<ConfigReader>(app, config));
   app.footer(
       "Start here:\n"

@@ -57,7 +57,11 @@ absl::Status AddHttp(const UpFlags& flags, SupervisorOptions& options) {
 }
 
 absl::StatusOr<SupervisorOptions> SupervisorFor(const UpFlags& flags) {
+  absl::Status files = flags.tls.Check();
+  files.Update(flags.tuning.transfer.tls.Check("--kv-tls"));
+  RETURN_IF_ERROR(files);
   ASSIGN_OR_RETURN(const UpPlan plan, PlanUp(flags));
+  RETURN_IF_ERROR(CheckRoutes(plan));
   SupervisorOptions options;
   options.model = plan.model;
   options.drain = std::chrono::seconds(flags.drain_seconds);

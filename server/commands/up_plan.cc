@@ -1,6 +1,9 @@
 #include "server/commands/up_plan.h"
 
+#include <map>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "base/host_port.h"
 #include "base/status.h"
@@ -23,16 +26,11 @@ using Counts = std::vector<RoleCount>;
 
 // Workers that share one GPU have nothing to gain from handing KV over: unless it is asked for, one
 // unified worker has it alone.
-absl::StatusOr<Counts> CountWorkers(const UpFlags& flags) {
+Counts CountWorkers(const UpFlags& flags) {
   const bool on_cpu = flags.tuning.device == "cpu" || SimulatedFile(flags.tuning.device);
-  const int prefill = flags.prefill.value_or(on_cpu ? 1 : 0);
-  const int decode = flags.decode.value_or(on_cpu ? 1 : 0);
-  if (flags.unified == 0 && (prefill == 0 || decode == 0)) {
-    return InvalidArgument(
-        "no route: give a unified worker, or a prefill worker and a decode worker (--unified, "
-        "--prefill, --decode)");
-  }
-  return Counts{{"prefill", prefill}, {"decode", decode}, {"unified", flags.unified}};
+  return {{"prefill", flags.prefill.value_or(on_cpu ? 1 : 0)},
+          {"decode", flags.decode.value_or(on_cpu ? 1 : 0)},
+          {"unified", flags.unified}};
 }
 
 absl::StatusOr<std::string> ServedName(const UpFlags& flags) {
@@ -86,11 +84,6 @@ FlagValues RouterFlagsOf(const UpFlags& flags, const std::string& model) {
   return router;
 }
 
-// Workers are called from this machine only.
-std::string WorkersHost(const std::string& host) {
-  return KindOfHost(host) == HostKind::kUnspecified ? "127.0.0.1" : host;
-}
-
 FlagValues WorkerFlagsOf(const UpFlags& flags, const std::string& role, const std::string& name) {
   FlagValues worker = CommonFlags(flags);
   worker["host"] = {WorkersHost(flags.host)};
@@ -136,17 +129,27 @@ void ShareDevices(UpPlan& plan) {
 
 }  // namespace
 
+std::string WorkersHost(const std::string& host) {
+  return KindOfHost(host) == HostKind::kUnspecified ? "127.0.0.1" : host;
+}
+
 absl::StatusOr<UpPlan> PlanUp(const UpFlags& flags) {
-  ASSIGN_OR_RETURN(const Counts counts, CountWorkers(flags));
-  absl::Status files = flags.tls.Check();
-  files.Update(flags.tuning.transfer.tls.Check("--kv-tls"));
-  RETURN_IF_ERROR(files);
   UpPlan plan;
   ASSIGN_OR_RETURN(plan.model, ServedName(flags));
   plan.router = RouterFlagsOf(flags, plan.model);
-  for (const RoleCount& some : counts) AddWorkers(flags, some, plan);
+  for (const RoleCount& some : CountWorkers(flags)) AddWorkers(flags, some, plan);
   ShareDevices(plan);
   return plan;
+}
+
+absl::Status CheckRoutes(const UpPlan& plan) {
+  std::set<std::string> roles;
+  for (const PlannedWorker& worker : plan.workers) roles.insert(worker.flags.at("role").front());
+  if (roles.contains("unified")) return absl::OkStatus();
+  if (roles.contains("prefill") && roles.contains("decode")) return absl::OkStatus();
+  return InvalidArgument(
+      "no route: give a unified worker, or a prefill worker and a decode worker (--unified, "
+      "--prefill, --decode)");
 }
 
 }  // namespace tandem

@@ -20,8 +20,14 @@ struct UpPlan {
   std::vector<PlannedWorker> workers;
 };
 
+// Where workers listen that are called from this machine only, when a router listens on `host`.
+std::string WorkersHost(const std::string& host);
+
 // What these flags ask for. The command line and [up] beat the sections of the file for a router and
 // for workers. Reads no weights. INVALID_ARGUMENT says which flag is missing or at fault.
 absl::StatusOr<UpPlan> PlanUp(const UpFlags& flags);
+
+// INVALID_ARGUMENT where its workers have no route for a request.
+absl::Status CheckRoutes(const UpPlan& plan);
 
 }  // namespace tandem

@@ -6,15 +6,18 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "server/commands/child_process.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
+#include "transfer/media/tcp/socket.h"
 
 namespace tandem {
 namespace {
@@ -31,8 +34,9 @@ constexpr char kModel[] = TANDEM_SOURCE_DIR "/models/sample";
 // A file of this process and test that is gone afterwards.
 class WrittenFile {
  public:
-  explicit WrittenFile(const std::string& text)
-      : path_(fmt::format("{}tandem_config_{}_{}", testing::TempDir(), getpid(),
+  explicit WrittenFile(const std::string& text) : WrittenFile("config", text) {}
+  WrittenFile(const std::string& stem, const std::string& text)
+      : path_(fmt::format("{}tandem_{}_{}_{}", testing::TempDir(), stem, getpid(),
                           testing::UnitTest::GetInstance()->current_test_info()->name())) {
     Write(text);
   }
@@ -145,6 +149,69 @@ no-http = true
   EXPECT_THAT(prefill, Not(Contains(AnyOf(StartsWith("--port"), StartsWith("--policy")))));
   EXPECT_TRUE(ArgumentsOfChild(up->pid(), "--name=unified-0").empty());
   Terminate(*up);
+}
+
+// The text between the first "```toml" of a page and the next "```".
+std::string ExampleOf(const std::string& path) {
+  std::ifstream file(path);
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+  const std::string fence = "```toml\n";
+  const size_t begin = page.find(fence) + fence.size();
+  return page.substr(begin, page.find("```", begin) - begin);
+}
+
+void ReplaceOnce(const std::string& what, const std::string& with, std::string& text) {
+  ASSERT_NE(text.find(what), std::string::npos) << what;
+  text.replace(text.find(what), what.size(), with);
+}
+
+TEST(ConfigFileIntegrationTest, TheExampleOfTheDocsIsInOrder) {
+  const WrittenFile access("access", "{\"usual_tenant\": {\"max_in_flight\": 16}}");
+  std::string text = ExampleOf(TANDEM_SOURCE_DIR "/docs/configuration.md");
+  ReplaceOnce("/srv/models/my-model", kModel, text);
+  ReplaceOnce("/etc/tandem/access.json", access.path(), text);
+  const WrittenFile file(text);
+  const CommandResult checked =
+      Shell("check --skip-ports --json --kv-transport=tcp --config " + file.path());
+  EXPECT_EQ(checked.exit_status, 0) << checked.output;
+  const nlohmann::json report = nlohmann::json::parse(checked.output);
+  ASSERT_EQ(report["workers"].size(), 2u);
+  EXPECT_EQ(report["workers"][0]["kv_pool_bytes"], 1 << 30);
+  EXPECT_EQ(report["workers"][1]["kv_pool_bytes"], int64_t{2} << 30);
+  EXPECT_EQ(report["links"][0]["transport"], "tcp");
+}
+
+TEST(ConfigFileIntegrationTest, CheckNamesWhatIsWrongInEachPartAndFails) {
+  const WrittenFile file(fmt::format(R"(
+[shared]
+model = {}
+[router]
+lease-ms = 10
+[worker.decode]
+kv-lease-ms = 1
+[worker.prefill]
+max-context = 99999
+)",
+                                     kModel));
+  const CommandResult checked = Shell("check --skip-ports --config " + file.path());
+  EXPECT_EQ(checked.exit_status, 1);
+  EXPECT_THAT(checked.output, HasSubstr("error: router: --lease-ms 10: "));
+  EXPECT_THAT(checked.output, HasSubstr("error: decode-0: --kv-lease-ms: "));
+  EXPECT_THAT(checked.output, HasSubstr("error: prefill-0: --max-context 99999 exceeds"));
+  EXPECT_THAT(checked.output, HasSubstr("unified-0 "));  // which is in order
+  EXPECT_THAT(checked.output, HasSubstr("not in order: 3 errors"));
+}
+
+TEST(ConfigFileIntegrationTest, CheckFindsAPortThatIsTaken) {
+  const auto taken = ListenEverywhere("127.0.0.1", 0);
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  const std::string command =
+      fmt::format("check --model {} --port {}", kModel, LocalPort(taken->front()));
+  const CommandResult asked = Shell(command);
+  EXPECT_EQ(asked.exit_status, 1);
+  EXPECT_THAT(asked.output,
+              HasSubstr(fmt::format("error: router: --port {}", LocalPort(taken->front()))));
+  EXPECT_EQ(Shell(command + " --skip-ports").exit_status, 0);
 }
 
 TEST(ConfigFileIntegrationTest, AValueThatCannotBeIsRefusedWithItsLine) {
