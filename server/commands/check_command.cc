@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "fmt/format.h"
+#include "server/assembly/addresses.h"
 #include "server/check/check_deployment.h"
 #include "server/check/check_report.h"
 #include "server/commands/commands.h"
@@ -67,6 +68,38 @@ CheckRequest RequestFor(const CheckFlags& flags, const UpPlan& plan, Findings& f
   return request;
 }
 
+// A worker that the file names and `tandem up` would not start: it belongs to another machine, or its
+// name is misspelt. Only its flags can be looked at here.
+void CheckNamedElsewhere(const ConfigFile& file, const std::string& name, Findings& findings) {
+  FlagValues given = {{"name", {name}}};
+  for (const ConfigEntry& entry : file.ForWorker("", name)) given[entry.key] = entry.values;
+  const bool has_router = given.contains("router");
+  // What is missing may be on its command line.
+  given.try_emplace("role", std::vector<std::string>{"unified"});
+  given.try_emplace("router", std::vector<std::string>{kDefaultServer});
+  given.try_emplace("advertise", std::vector<std::string>{"localhost"});
+  const auto worker = ParseProcessFlags<WorkerFlags>(given, AddWorkerFlags);
+  if (!findings.Check(name, worker.status())) return;
+  findings.Check(name, worker->options.tls.Check());
+  findings.Check(name, CheckAddresses(worker->options));
+  findings.Add(
+      Severity::kNote, name,
+      fmt::format("[worker.name.{}] is for a worker that `tandem up` would not start here; it "
+                  "registers with {}",
+                  name,
+                  has_router ? fmt::format("{}", fmt::join(worker->options.routers, ", "))
+                             : "the router that its command line names"));
+}
+
+void CheckNamedWorkers(const CheckFlags& flags, const UpPlan& plan, Findings& findings) {
+  if (!flags.up.config->file) return;
+  for (const std::string& name : flags.up.config->file->NamedWorkers()) {
+    if (std::ranges::find(plan.workers, name, &PlannedWorker::name) == plan.workers.end()) {
+      CheckNamedElsewhere(*flags.up.config->file, name, findings);
+    }
+  }
+}
+
 CheckReport ReportFor(const CheckFlags& flags) {
   Findings of_flags;
   const absl::StatusOr<UpPlan> plan = PlanUp(flags.up);
@@ -75,6 +108,7 @@ CheckReport ReportFor(const CheckFlags& flags) {
   }
   of_flags.Check("", CheckRoutes(*plan));
   const CheckRequest request = RequestFor(flags, *plan, of_flags);
+  CheckNamedWorkers(flags, *plan, of_flags);
   CheckReport report = CheckDeployment(request, std::chrono::system_clock::now());
   for (const Finding& one : of_flags.all()) {
     report.findings.Add(one.severity, one.part, one.text);

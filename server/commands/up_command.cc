@@ -1,8 +1,11 @@
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
 #include "base/host_port.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -38,6 +41,10 @@ absl::StatusOr<uint16_t> ChooseHttpPort(const UpFlags& flags) {
   return port;
 }
 
+bool ServesHttps(const UpFlags& flags) {
+  return flags.tls.enabled() || !flags.http.tls.cert.empty();
+}
+
 // Of `tandem generate` and others, to reach these processes.
 std::string ClientFlags(const UpFlags& flags) {
   if (!flags.tls.enabled()) return "";
@@ -51,9 +58,24 @@ absl::Status AddHttp(const UpFlags& flags, SupervisorOptions& options) {
   ASSIGN_OR_RETURN(const uint16_t port, ChooseHttpPort(flags));
   options.router_arguments.push_back(fmt::format("--http-port={}", port));
   options.has_page = !flags.http.no_page;
-  options.http_url = fmt::format("{}://{}", flags.serves_https() ? "https" : "http",
-                                 HostPortText(flags.host, port));
+  options.http_url =
+      fmt::format("{}://{}", ServesHttps(flags) ? "https" : "http", HostPortText(flags.host, port));
   return absl::OkStatus();
+}
+
+// No process is killed before its own time to drain is over, which sections of a file may have set.
+std::chrono::seconds LongestDrain(const UpFlags& flags, const UpPlan& plan) {
+  int longest = flags.drain_seconds;
+  const auto take = [&longest](const FlagValues& process) {
+    int seconds = 0;
+    // What is no number is refused by the process.
+    if (absl::SimpleAtoi(process.at("drain-seconds").front(), &seconds)) {
+      longest = std::max(longest, seconds);
+    }
+  };
+  take(plan.router);
+  for (const PlannedWorker& worker : plan.workers) take(worker.flags);
+  return std::chrono::seconds(longest);
 }
 
 absl::StatusOr<SupervisorOptions> SupervisorFor(const UpFlags& flags) {
@@ -64,7 +86,7 @@ absl::StatusOr<SupervisorOptions> SupervisorFor(const UpFlags& flags) {
   RETURN_IF_ERROR(CheckRoutes(plan));
   SupervisorOptions options;
   options.model = plan.model;
-  options.drain = std::chrono::seconds(flags.drain_seconds);
+  options.drain = LongestDrain(flags, plan);
   options.ready_fd = flags.ready_fd;
   options.client_flags = ClientFlags(flags);
   options.router_port = flags.port;

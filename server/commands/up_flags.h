@@ -53,8 +53,6 @@ struct UpFlags {
   std::string tls_clients = "optional";
   PassedFlags passed;
   std::shared_ptr<const ConfigUse> config;
-
-  bool serves_https() const { return tls.enabled() || !http.tls.cert.empty(); }
 };
 
 // Returns what takes down, once all flags have been parsed, which of them children get.

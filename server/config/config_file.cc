@@ -196,6 +196,14 @@ std::vector<ConfigEntry> ConfigFile::ForWorkerOfUp(const std::string& role,
                  {std::string(kNamed) + name, named}});
 }
 
+std::vector<std::string> ConfigFile::NamedWorkers() const {
+  std::vector<std::string> names;
+  for (const ConfigSection& section : sections_) {
+    if (IsNamed(section.name)) names.push_back(section.name.substr(kNamed.size()));
+  }
+  return names;
+}
+
 std::set<std::string> ConfigFile::KeysOfUp() const {
   std::set<std::string> keys;
   if (const ConfigSection* up = Find(kUp)) {

@@ -50,6 +50,8 @@ class ConfigFile {
   // and which router they have, so addresses are only taken from [worker.name.NAME], and role, name
   // and router from nowhere.
   std::vector<ConfigEntry> ForWorkerOfUp(const std::string& role, const std::string& name) const;
+  // The names in sections [worker.name.NAME].
+  std::vector<std::string> NamedWorkers() const;
   // The keys of [up] itself, which beat the sections of routers and workers.
   std::set<std::string> KeysOfUp() const;
 

@@ -62,6 +62,7 @@ class ValueReader {
       }
       const char first = rest_.front();
       if (first == ']' || first == ',') rest_.remove_prefix(1);
+      if (first == ']' && values.empty()) return Wrong("the list is empty: leave the key out");
       if (first == ']') return values;
       if ((first == ',') != needs_comma) {
         return Wrong("values of a list have one comma between them, as [\"a\", \"b\"]");

@@ -12,8 +12,8 @@ namespace tandem {
 // `key = value`, or `key = ["one", "two"]`.
 struct ConfigEntry {
   std::string key;
-  std::vector<std::string> values;
-  int line = 0;  // of the file, from 1 on
+  std::vector<std::string> values;  // at least one
+  int line = 0;                     // of the file, from 1 on
 };
 
 // `[name]`, and the entries below it.

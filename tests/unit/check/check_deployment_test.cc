@@ -1,13 +1,16 @@
 #include "server/check/check_deployment.h"
 
-#include <algorithm>
+#include <unistd.h>
+
 #include <chrono>
+#include <cstdio>
 #include <fstream>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "server/assembly/cost_options.h"
 #include "server/check/check_report.h"
 
 namespace tandem {
@@ -165,6 +168,24 @@ TEST(CheckDeploymentTest, ParametersOfAnotherMachineAreNotUsed) {
   const CheckReport report = Check(request);
   EXPECT_FALSE(report.advice);
   EXPECT_THAT(report.no_advice, HasSubstr("qwen3-8b-h200.json"));
+}
+
+TEST(CheckDeploymentTest, AFileThatWasMeasuredHereIsUsedWhereItIsFound) {
+  CheckRequest request = RequestOf();
+  const CheckReport without = Check(request);
+  ASSERT_THAT(without.workers, SizeIs(2));
+  const InspectedWorker& worker = without.workers[0];
+  CostParameters parameters;
+  parameters.provenance = ProvenanceOf(worker.options, *worker.model, worker.engine);
+  parameters.steps.alpha = {.token_ms = 0.1};
+  parameters.steps.beta = {.buckets = {{.max_sequences = 1, .base_ms = 10}}, .sequence_ms = 0.1};
+  request.found_parameters = testing::TempDir() + "found_" + std::to_string(getpid()) + ".json";
+  std::ofstream(request.found_parameters) << WriteCostParameters(parameters);
+  const CheckReport report = Check(request);
+  std::remove(request.found_parameters.c_str());
+  ASSERT_TRUE(report.advice) << report.no_advice;
+  EXPECT_EQ(report.parameters, request.found_parameters);
+  EXPECT_THAT(report.advice->arithmetic, Contains(HasSubstr("A prompt takes 51.2 ms")));
 }
 
 TEST(CheckDeploymentTest, TheJsonHasTheSameAsTheText) {

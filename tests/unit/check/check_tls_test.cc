@@ -1,5 +1,7 @@
 #include "server/check/check_tls.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <fstream>
 #include <string>

@@ -9,6 +9,7 @@ namespace tandem {
 namespace {
 
 using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Key;
 using testing::Not;
@@ -101,6 +102,7 @@ TEST(ConfigFileTest, UpTakesWhatItHasOfRouterAndWorkers) {
   EXPECT_THAT(up, Not(Contains(Key("role"))));
   EXPECT_THAT(ValuesOf(file->ForRouterOfUp()), Contains(Pair("log-level", "debug")));
   EXPECT_EQ(file->KeysOfUp(), std::set<std::string>{"decode"});
+  EXPECT_THAT(file->NamedWorkers(), ElementsAre("decode-1"));
 }
 
 TEST(ConfigFileTest, WorkersOfUpTakeAddressesFromTheirOwnSectionAlone) {

@@ -45,7 +45,6 @@ TEST(ConfigTextTest, ValuesAreTextsWithOrWithoutQuotesOrLists) {
   EXPECT_THAT(ValuesOfLine(R"(k = 'C:\x "y"')"), ElementsAre("C:\\x \"y\""));
   EXPECT_THAT(ValuesOfLine("k = \"\""), ElementsAre(""));
   EXPECT_THAT(ValuesOfLine("k = [\"a\", b,\n  'c',  # why\n]"), ElementsAre("a", "b", "c"));
-  EXPECT_THAT(ValuesOfLine("k = []"), ElementsAre());
   EXPECT_THAT(ValuesOfLine("k = 1\r"), ElementsAre("1"));
   EXPECT_THAT(ValuesOfLine("k"), ElementsAre("true"));
 }
@@ -56,6 +55,7 @@ TEST(ConfigTextTest, WhatCannotBeReadIsAnErrorWithItsLine) {
   EXPECT_THAT(ErrorOfText("[a]\nk = 1\nk = 2\n"),
               HasSubstr("line 3: [a] has k already, on line 2"));
   EXPECT_THAT(ErrorOfText("[a]\n[b]\n[a]\n"), HasSubstr("line 3: [a] is there already, on line 1"));
+  EXPECT_THAT(ErrorOfText("[a]\nk = [\n]\n"), HasSubstr("line 2: the list is empty"));
   EXPECT_THAT(ErrorOfText("[a]\nk = [1, 2\n"),
               HasSubstr("line 2: the list that begins here has no ]"));
   EXPECT_THAT(ErrorOfText("[a]\nk = [1 2, , 3]\n"), HasSubstr("line 2: values of a list"));
