@@ -76,6 +76,9 @@ absl::StatusOr<Parameters> ParametersOf(const InspectedWorker& worker) {
 
 // A file that lies here and that no flag names must have been measured with this model and machine.
 absl::StatusOr<Parameters> FoundParameters(const std::string& path, const InspectedWorker& worker) {
+  if (const std::string& named = worker.options.tuning.cost_model; !named.empty()) {
+    return FailedPrecondition("--cost-model {} cannot be used, as the error about it says", named);
+  }
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
     return NotFound("nothing is measured: --cost-model names no file, and there is no {} here",

@@ -146,14 +146,14 @@ void AddCheckCommand(CLI::App& app, const std::shared_ptr<ConfigUse>& config, Ac
   auto flags = std::make_shared<CheckFlags>();
   flags->up.config = config;
   CLI::App* check = app.add_subcommand(
-      "check",
-      "Say what `tandem up` with the same flags would do, and what is wrong, and serve not");
+      "check", "Find what is wrong with a deployment, and say what it would take, without serving");
   check->add_flag("--json", flags->json, "print one JSON object");
   check->add_flag("--skip-ports", flags->skip_ports,
                   "do not ask whether ports are free, because the deployment runs already");
   AddWorkloadFlags(*check, flags->workload);
   const auto passed = AddUpFlags(*check, flags->up);
   check->footer(
+      "Looks at what `tandem up` would start with the same flags and the same --config.\n"
       "Exit status: 0 all in order, maybe with warnings; 1 errors, all of which are printed.\n"
       "Example:\n"
       "  tandem check --config cluster.toml --input-len 2048 --request-rate 4");

@@ -170,6 +170,14 @@ TEST(CheckDeploymentTest, ParametersOfAnotherMachineAreNotUsed) {
   EXPECT_THAT(report.no_advice, HasSubstr("qwen3-8b-h200.json"));
 }
 
+TEST(CheckDeploymentTest, AParameterFileThatCannotBeUsedIsAnErrorAndNotReplaced) {
+  CheckRequest request = RequestOf();
+  for (WorkerOptions& worker : request.workers) worker.tuning.cost_model = "/nowhere.json";
+  const CheckReport report = Check(request);
+  EXPECT_THAT(report.findings.all(), ElementsAre(IsError("prefill-0, decode-0", "/nowhere.json")));
+  EXPECT_THAT(report.no_advice, HasSubstr("--cost-model /nowhere.json cannot be used"));
+}
+
 TEST(CheckDeploymentTest, AFileThatWasMeasuredHereIsUsedWhereItIsFound) {
   CheckRequest request = RequestOf();
   const CheckReport without = Check(request);
