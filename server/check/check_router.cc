@@ -77,7 +77,9 @@ void CheckRouterTls(const RouterProcessOptions& options, std::chrono::system_clo
   // This reads the files as a start does.
   ProcessTls tls;
   if (findings.Check(kPart, tls.OpenForRouter(options.tls, clients))) {
-    CheckTls(options.tls, "--tls", kPart, now, findings);
+    CheckTls(options.tls,
+             {.flags = "--tls", .part = kPart, .identity = NeededIdentity{{IdentityRole::kRouter}}},
+             now, findings);
   }
   const TlsFiles http = {.cert = options.http.tls.cert, .key = options.http.tls.key, .ca = {}};
   if (http.cert.empty() != http.key.empty()) {
@@ -87,7 +89,7 @@ void CheckRouterTls(const RouterProcessOptions& options, std::chrono::system_clo
                              http.cert, http.key));
     return;
   }
-  CheckTls(http, "--http-tls", kPart, now, findings);
+  CheckTls(http, {.flags = "--http-tls", .part = kPart, .identity = {}}, now, findings);
 }
 
 }  // namespace

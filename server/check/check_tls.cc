@@ -34,27 +34,41 @@ absl::Status CheckValidity(const CertificateInfo& info, const std::string& path,
   return absl::OkStatus();
 }
 
+// As the other side of a connection will ask.
+absl::Status CheckIdentity(const CertificateInfo& info, const TlsUse& use,
+                           const std::string& path) {
+  if (!use.identity) return absl::OkStatus();
+  const PeerCheck check(TlsPort::kGrpc, nullptr);
+  return check.Check({.shown = true, .subject = info.subject, .uris = info.uris}, *use.identity,
+                     path);
+}
+
+void CheckExpiry(const CertificateInfo& info, const TlsUse& use, const std::string& path,
+                 SystemTime now, Findings& findings) {
+  const auto left = info.not_after - now;
+  if (left >= kExpiryWarning) return;
+  const auto days = std::chrono::duration_cast<std::chrono::hours>(left) / 24;
+  findings.Add(Severity::kWarning, use.part,
+               fmt::format("{} expires at {}, in {} days: issue a new certificate before that "
+                           "(`tandem certs`); processes take changed files while they run",
+                           path, DateText(info.not_after), days.count()));
+}
+
 }  // namespace
 
-void CheckTls(const TlsFiles& files, std::string_view flags, std::string_view part, SystemTime now,
-              Findings& findings) {
+void CheckTls(const TlsFiles& files, const TlsUse& use, SystemTime now, Findings& findings) {
   if (files == TlsFiles()) return;
   const absl::StatusOr<TlsMaterial> material = LoadTlsMaterial(files);
-  if (!findings.Check(part, Annotate(material.status(), flags))) return;
+  if (!findings.Check(use.part, Annotate(material.status(), use.flags))) return;
   const absl::StatusOr<CertificateInfo> info = ReadCertificateInfo(material->cert_pem);
-  if (!findings.Check(part, Annotate(info.status(), files.cert))) return;
-  if (!findings.Check(part, CheckValidity(*info, files.cert, now))) return;
+  if (!findings.Check(use.part, Annotate(info.status(), files.cert))) return;
+  if (!findings.Check(use.part, CheckValidity(*info, files.cert, now))) return;
   if (!files.ca.empty()) {
-    findings.Check(part, Annotate(CheckTrusted(material->cert_pem, material->ca_pem),
-                                  fmt::format("{} against {}", files.cert, files.ca)));
+    findings.Check(use.part, Annotate(CheckTrusted(material->cert_pem, material->ca_pem),
+                                      fmt::format("{} against {}", files.cert, files.ca)));
   }
-  if (info->not_after - now < kExpiryWarning) {
-    const auto days = std::chrono::duration_cast<std::chrono::hours>(info->not_after - now) / 24;
-    findings.Add(Severity::kWarning, part,
-                 fmt::format("{} expires at {}, in {} days: issue a new certificate before that "
-                             "(`tandem certs`); processes take changed files while they run",
-                             files.cert, DateText(info->not_after), days.count()));
-  }
+  findings.Check(use.part, CheckIdentity(*info, use, files.cert));
+  CheckExpiry(*info, use, files.cert, now, findings);
 }
 
 }  // namespace tandem

@@ -61,11 +61,15 @@ void CheckWorkerTls(const WorkerOptions& options, std::chrono::system_clock::tim
                     Findings& findings) {
   ProcessTls tls;
   if (findings.Check(options.name, tls.OpenForWorker(options.tls))) {
-    CheckTls(options.tls, "--tls", options.name, now, findings);
+    const NeededIdentity worker = {{IdentityRole::kWorker}, options.name};
+    CheckTls(options.tls, {.flags = "--tls", .part = options.name, .identity = worker}, now,
+             findings);
   }
   const TlsFiles& kv = options.tuning.transfer.tls;
   if (findings.Check(options.name, kv.Check("--kv-tls"))) {
-    CheckTls(kv, "--kv-tls", options.name, now, findings);
+    const NeededIdentity any_worker = {{IdentityRole::kWorker}};
+    CheckTls(kv, {.flags = "--kv-tls", .part = options.name, .identity = any_worker}, now,
+             findings);
   }
 }
 

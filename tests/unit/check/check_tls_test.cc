@@ -35,8 +35,11 @@ class CheckTlsTest : public testing::Test {
     return path;
   }
 
-  TlsFiles Issue(std::chrono::hours valid_for, const CertificateAuthority& trusted) const {
-    const auto issued = authority_.Issue({.common_name = "x", .valid_until = valid_for});
+  TlsFiles Issue(std::chrono::hours valid_for, const CertificateAuthority& trusted,
+                 const std::string& worker = kAnyName) const {
+    const auto issued = authority_.Issue({.common_name = "x",
+                                          .identities = {{IdentityRole::kWorker, worker}},
+                                          .valid_until = valid_for});
     EXPECT_TRUE(issued.ok()) << issued.status();
     return {.cert = Write(".pem", issued->cert_pem),
             .key = Write(".key", issued->key_pem),
@@ -45,7 +48,9 @@ class CheckTlsTest : public testing::Test {
 
   static std::vector<Finding> Check(const TlsFiles& files, std::chrono::hours from_now = {}) {
     Findings findings;
-    CheckTls(files, "--tls", "router", std::chrono::system_clock::now() + from_now, findings);
+    const NeededIdentity worker = {{IdentityRole::kWorker}, "decode-0"};
+    CheckTls(files, {.flags = "--tls", .part = "decode-0", .identity = worker},
+             std::chrono::system_clock::now() + from_now, findings);
     return findings.all();
   }
 
@@ -80,6 +85,14 @@ TEST_F(CheckTlsTest, AnotherAuthorityIsAnError) {
   ASSERT_THAT(found, SizeIs(1));
   EXPECT_EQ(found[0].severity, Severity::kError);
   EXPECT_THAT(found[0].text, HasSubstr(" against "));
+}
+
+TEST_F(CheckTlsTest, TheIdentityOfAnotherWorkerIsAnError) {
+  EXPECT_THAT(Check(Issue(kDay * 60, authority_, "decode-0")), IsEmpty());
+  const auto found = Check(Issue(kDay * 60, authority_, "decode-1"));
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].severity, Severity::kError);
+  EXPECT_THAT(found[0].text, HasSubstr("one for spiffe://tandem/worker/decode-0 is needed"));
 }
 
 TEST_F(CheckTlsTest, AKeyOfAnotherCertificateOrAMissingFileIsAnError) {
