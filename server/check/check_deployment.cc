@@ -20,10 +20,11 @@ void AddPort(std::vector<WantedPort>& ports, const std::string& part, const std:
 
 std::vector<WantedPort> PortsOf(const CheckRequest& request) {
   std::vector<WantedPort> ports;
-  const RouterProcessOptions& router = request.router;
-  AddPort(ports, "router", "--port", router.host, router.port);
-  AddPort(ports, "router", "--http-port", router.host, router.http_port);
-  AddPort(ports, "router", "--metrics-port", router.host, router.metrics_port);
+  if (const auto& router = request.router) {
+    AddPort(ports, "router", "--port", router->host, router->port);
+    AddPort(ports, "router", "--http-port", router->host, router->http_port);
+    AddPort(ports, "router", "--metrics-port", router->host, router->metrics_port);
+  }
   for (const WorkerOptions& worker : request.workers) {
     AddPort(ports, worker.name, "--port", worker.host, worker.port);
     AddPort(ports, worker.name, "--data-port", worker.host, worker.data_port);
@@ -104,6 +105,12 @@ std::optional<LinkModel> LinkFor(const std::vector<NamedLink>& measured,
   return measured.front().model;
 }
 
+// For a command that the reader may copy.
+std::string ModelOf(const CheckRequest& request) {
+  const std::string model = request.workers.empty() ? "" : request.workers.front().model_dir;
+  return model.empty() ? "DIR" : model;
+}
+
 absl::Status AddAdvice(const CheckRequest& request, CheckReport& report) {
   if (report.workers.empty()) return FailedPrecondition("no worker can be looked at");
   const auto with_steps =
@@ -120,9 +127,7 @@ absl::Status AddAdvice(const CheckRequest& request, CheckReport& report) {
                        .max_step_tokens = worker.engine.scheduler.max_step_tokens,
                        .max_sequences = worker.engine.scheduler.max_sequences};
   ASSIGN_OR_RETURN(model.steps, StepModel::Create(parameters.steps));
-  Workload workload = request.workload;
-  workload.ttft_slo_ms = request.router.tuning.ttft_slo_ms;
-  workload.tpot_slo_ms = request.router.tuning.tpot_slo_ms;
+  const Workload& workload = request.workload;
   const int64_t context = int64_t{workload.input_tokens} + workload.output_tokens;
   if (context > worker.engine.max_context_tokens) {
     return InvalidArgument(
@@ -141,7 +146,7 @@ CheckReport CheckDeployment(const CheckRequest& request,
                             std::chrono::system_clock::time_point now) {
   CheckReport report;
   report.memory_limit = HostMemoryLimit();
-  CheckRouter(request.router, now, report.findings);
+  if (request.router) CheckRouter(*request.router, now, report.findings);
   for (const WorkerOptions& options : request.workers) {
     std::optional<InspectedWorker> worker = CheckWorker(options, now, report.findings);
     if (worker) report.workers.push_back(*std::move(worker));
@@ -154,8 +159,7 @@ CheckReport CheckDeployment(const CheckRequest& request,
         "{}. To measure this machine, run `tandem profile --model {}` while it is idle and give "
         "the "
         "file as --cost-model.",
-        std::string(status.message()),
-        request.router.model_dir.empty() ? "DIR" : request.router.model_dir);
+        std::string(status.message()), ModelOf(request));
   }
   return report;
 }

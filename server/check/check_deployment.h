@@ -15,12 +15,12 @@
 
 namespace tandem {
 
-// A router and workers of one machine, as `tandem up` starts them.
+// A router and workers of one machine, as `tandem up` starts them, or some of them.
 struct CheckRequest {
-  RouterProcessOptions router;
+  std::optional<RouterProcessOptions> router;
   std::vector<WorkerOptions> workers;
   PortUse ports = PortUse::kMustBeFree;
-  Workload workload;  // its SLOs are those of the router
+  Workload workload;
   // Looked at where no worker has parameters of its own; as `tandem profile` writes it.
   std::string found_parameters = "cost_model.json";
 };

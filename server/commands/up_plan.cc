@@ -133,6 +133,13 @@ std::string WorkersHost(const std::string& host) {
   return KindOfHost(host) == HostKind::kUnspecified ? "127.0.0.1" : host;
 }
 
+FlagValues ExplicitWorkerFlags(const UpFlags& flags) {
+  FlagValues given = ExplicitAmong(CommonFlags(flags), flags);
+  Replace(ExplicitAmong(flags.passed.to_all, flags), given);
+  Replace(ExplicitAmong(flags.passed.to_workers, flags), given);
+  return given;
+}
+
 absl::StatusOr<UpPlan> PlanUp(const UpFlags& flags) {
   UpPlan plan;
   ASSIGN_OR_RETURN(plan.model, ServedName(flags));

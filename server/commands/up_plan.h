@@ -23,6 +23,9 @@ struct UpPlan {
 // Where workers listen that are called from this machine only, when a router listens on `host`.
 std::string WorkersHost(const std::string& host);
 
+// The flags of workers that were given to the command itself, on its command line or in [up].
+FlagValues ExplicitWorkerFlags(const UpFlags& flags);
+
 // What these flags ask for. The command line and [up] beat the sections of the file for a router and
 // for workers. Reads no weights. INVALID_ARGUMENT says which flag is missing or at fault.
 absl::StatusOr<UpPlan> PlanUp(const UpFlags& flags);

@@ -212,6 +212,29 @@ router = 10.0.0.1
   EXPECT_THAT(checked.output, HasSubstr("not in order: 4 errors"));
 }
 
+TEST(ConfigFileIntegrationTest, CheckLooksAtASinglePartAsItWouldRunAlone) {
+  const WrittenFile file(fmt::format(R"(
+[worker]
+model = {}
+router = 10.0.0.1:8080
+advertise = 10.0.0.3
+max-context = 99999
+[worker.name.second]
+role = decode
+max-context = 1024
+)",
+                                     kModel));
+  const std::string command = "check --config " + file.path();
+  const CommandResult named = Shell(command + " --part second --kv-tokens 2048");
+  EXPECT_EQ(named.exit_status, 0) << named.output;
+  EXPECT_THAT(named.output, HasSubstr("second registers with 10.0.0.1:8080"));
+  EXPECT_THAT(named.output, HasSubstr("2 of 1024 tokens"));
+  const CommandResult role = Shell(command + " --part prefill");
+  EXPECT_EQ(role.exit_status, 1);
+  EXPECT_THAT(role.output, HasSubstr("error: prefill: --max-context 99999"));
+  EXPECT_THAT(Shell(command + " --part secnod").output, HasSubstr("did you mean \"second\"?"));
+}
+
 TEST(ConfigFileIntegrationTest, CheckFindsAPortThatIsTaken) {
   const auto taken = ListenEverywhere("127.0.0.1", 0);
   ASSERT_TRUE(taken.ok()) << taken.status();

@@ -39,7 +39,7 @@ WorkerOptions WorkerOf(Role role, const std::string& name) {
 // A router, a prefill and a decode worker that are in order.
 CheckRequest RequestOf() {
   CheckRequest request;
-  request.router.model_dir = kModel;
+  request.router = RouterProcessOptions{.model_dir = kModel};
   request.workers = {WorkerOf(Role::kPrefill, "prefill-0"), WorkerOf(Role::kDecode, "decode-0")};
   request.ports = PortUse::kNotAsked;
   request.found_parameters = "/nowhere/cost_model.json";
@@ -76,10 +76,10 @@ TEST(CheckDeploymentTest, WhatIsInOrderHasNoErrorsAndAPlan) {
 
 TEST(CheckDeploymentTest, EveryErrorIsFoundAndNotOnlyTheFirst) {
   CheckRequest request = RequestOf();
-  request.router.tuning.lease_ms = 999;
-  request.router.tuning.policy = "classic";
-  request.router.access_file = "/nowhere/access.json";
-  request.router.tls = {.cert = "/nowhere.pem", .key = {}, .ca = {}};
+  request.router->tuning.lease_ms = 999;
+  request.router->tuning.policy = "classic";
+  request.router->access_file = "/nowhere/access.json";
+  request.router->tls = {.cert = "/nowhere.pem", .key = {}, .ca = {}};
   request.workers[0].tuning.max_context = 1 << 20;
   request.workers[1].model_dir = "/nowhere/model";
   request.workers[1].advertised_host = "0.0.0.0";
@@ -98,7 +98,7 @@ TEST(CheckDeploymentTest, EveryErrorIsFoundAndNotOnlyTheFirst) {
 
 TEST(CheckDeploymentTest, ARouterThatEverybodyReachesWithoutKeysIsAWarning) {
   CheckRequest request = RequestOf();
-  request.router.host = "0.0.0.0";
+  request.router->host = "0.0.0.0";
   const CheckReport open = Check(request);
   EXPECT_FALSE(open.findings.has_errors());
   EXPECT_THAT(open.findings.all(), Contains(IsWarning("give --access-file with API keys")));
@@ -143,8 +143,8 @@ TEST(CheckDeploymentTest, ABufferThatHoldsNoConnectionIsAnError) {
 
 TEST(CheckDeploymentTest, ASimulatedFleetIsAdvisedByItsOwnParameters) {
   CheckRequest request = RequestOf();
-  request.router.model_dir.clear();
-  request.router.simulated = std::string(kSimulated).substr(std::string("simulated:").size());
+  request.router->model_dir.clear();
+  request.router->simulated = std::string(kSimulated).substr(std::string("simulated:").size());
   for (WorkerOptions& worker : request.workers) {
     worker.model_dir.clear();
     worker.tuning.device = kSimulated;
@@ -153,7 +153,7 @@ TEST(CheckDeploymentTest, ASimulatedFleetIsAdvisedByItsOwnParameters) {
   const CheckReport report = Check(request);
   EXPECT_FALSE(report.findings.has_errors()) << CheckText(report);
   ASSERT_TRUE(report.advice) << report.no_advice;
-  EXPECT_EQ(report.parameters, request.router.simulated);
+  EXPECT_EQ(report.parameters, request.router->simulated);
   ASSERT_TRUE(report.advice->disaggregated);
   EXPECT_GT(report.advice->disaggregated->prefill, 1);
   request.workload.input_tokens = 1 << 22;
@@ -162,9 +162,9 @@ TEST(CheckDeploymentTest, ASimulatedFleetIsAdvisedByItsOwnParameters) {
 
 TEST(CheckDeploymentTest, ParametersOfAnotherMachineAreNotUsed) {
   CheckRequest request = RequestOf();
-  request.found_parameters = request.router.simulated =
+  request.found_parameters = request.router->simulated =
       std::string(kSimulated).substr(std::string("simulated:").size());
-  request.router.simulated.clear();
+  request.router->simulated.clear();
   const CheckReport report = Check(request);
   EXPECT_FALSE(report.advice);
   EXPECT_THAT(report.no_advice, HasSubstr("qwen3-8b-h200.json"));
