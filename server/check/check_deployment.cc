@@ -112,7 +112,6 @@ std::string ModelOf(const CheckRequest& request) {
 }
 
 absl::Status AddAdvice(const CheckRequest& request, CheckReport& report) {
-  if (report.workers.empty()) return FailedPrecondition("no worker can be looked at");
   const auto with_steps =
       std::ranges::find_if(report.workers, [](const auto& one) { return one.steps.has_value(); });
   const bool has_own = with_steps != report.workers.end();
@@ -154,7 +153,9 @@ CheckReport CheckDeployment(const CheckRequest& request,
   CheckPorts(PortsOf(request), request.ports, report.findings);
   report.findings.Check("", CheckTogether(report.workers, report.memory_limit));
   report.links = PlanLinks(report.workers, report.findings);
-  if (const absl::Status status = AddAdvice(request, report); !status.ok()) {
+  if (report.workers.empty()) {
+    report.no_advice = "no worker can be looked at";
+  } else if (const absl::Status status = AddAdvice(request, report); !status.ok()) {
     report.no_advice = fmt::format(
         "{}. To measure this machine, run `tandem profile --model {}` while it is idle and give "
         "the "
