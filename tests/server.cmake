@@ -14,6 +14,16 @@ tandem_test(server_test
           support/http_peer.cc support/payload_memory.cc support/transport_probe.cc
   DEPS tandem_test_transports tandem_test_engine tandem_server)
 
+tandem_test(config_test
+  SOURCES unit/config/config_file_test.cc unit/config/config_text_test.cc
+          unit/config/nearest_name_test.cc
+  DEPS tandem_config)
+
+tandem_test(check_test
+  SOURCES unit/check/advice_test.cc unit/check/check_deployment_test.cc
+          unit/check/check_ports_test.cc unit/check/check_tls_test.cc
+  DEPS tandem_check)
+
 tandem_test(grpc_tls_test
   SOURCES unit/security/grpc_tls_test.cc support/test_certificates.cc
   DEPS tandem_server)
@@ -58,7 +68,8 @@ foreach(name routes_test several_choices_test cached_prompts_test endings_test w
              fleet_tls_test kv_tls_test silent_connection_test large_prompts_test connections_test log_test
              profile_command_test eval_command_test weights_hash_test bench_serve_test bench_sweep_test simulated_test
              prefix_routing_test several_routers_test request_options_test openai_integration_test chat_command_test
-             tool_calls_test turns_integration_test hostile_http_test http_overload_test inspect_kv_test access_test)
+             tool_calls_test turns_integration_test hostile_http_test http_overload_test inspect_kv_test access_test
+             config_file_integration_test)
   tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
               LABELS integration TIMEOUT 300)
 endforeach()
@@ -70,6 +81,13 @@ if(TANDEM_PYTHON)
            COMMAND ${TANDEM_PYTHON} ${CMAKE_SOURCE_DIR}/tests/clients/plain_client.py)
   set_tests_properties(plain_client PROPERTIES LABELS "integration;server" TIMEOUT 300
     ENVIRONMENT "TANDEM=$<TARGET_FILE:tandem>;MODEL=${TANDEM_TEST_ROOT}/models/sample;PYTHONDONTWRITEBYTECODE=1")
+endif()
+
+# docs/flags.md says what --help says, which later versions of CLI11 than Debian 12's lay out otherwise.
+if(TANDEM_PYTHON AND TANDEM_EXPERIMENTS AND CLI11_VERSION VERSION_LESS 2.2)
+  add_test(NAME flags_page COMMAND ${TANDEM_PYTHON} ${CMAKE_SOURCE_DIR}/tools/packaging/make_flags_page.py
+                                   --tandem $<TARGET_FILE:tandem> --check)
+  set_tests_properties(flags_page PROPERTIES LABELS server ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endif()
 
 # A real Prometheus, and what it makes of deploy/.
@@ -100,6 +118,7 @@ endforeach()
 target_sources(silent_connection_test PRIVATE support/silent_proxy.cc)
 target_link_libraries(silent_connection_test PRIVATE tandem_transfer)
 
+target_link_libraries(config_file_integration_test PRIVATE tandem_transfer)
 foreach(name fleet_tls_test kv_tls_test chat_command_test)
   target_sources(${name} PRIVATE support/test_certificates.cc)
   target_link_libraries(${name} PRIVATE tandem_transfer)
@@ -122,7 +141,7 @@ set(program tandem)
 if(TANDEM_EXPERIMENTS)
   set(program tandem_without_experiments)
   add_executable(${program} $<TARGET_OBJECTS:tandem_commands> $<TARGET_OBJECTS:tandem_no_experiments>)
-  target_link_libraries(${program} PRIVATE tandem_chat tandem_server tandem_terminal tandem_loadgen_backends
+  target_link_libraries(${program} PRIVATE tandem_chat tandem_check tandem_server tandem_terminal tandem_loadgen_backends
                                            CLI11::CLI11)
 endif()
 foreach(command eval simulate "bench sweep" "bench slo-map" "bench crossover")

@@ -42,6 +42,15 @@ bool Has(const std::string& controllers, std::string_view one) {
 
 }  // namespace
 
+HostMemoryUse MemoryUseOf(const EngineOptions& engine, const Device& device, int64_t weight_bytes,
+                          int64_t transfer_bytes) {
+  HostMemoryUse use = {.host_tier = engine.host_bytes, .transfers = transfer_bytes};
+  if (!device.is_host()) return use;
+  use.weights = weight_bytes;
+  use.kv_pool = engine.num_blocks * engine.layout.BlockBytes();
+  return use;
+}
+
 // A line of /proc/self/cgroup is number:controllers:/folder. In a container the folder may be one
 // of the host's, which is not seen here: then that of the container is the top.
 int64_t HostMemoryLimit(const std::string& root) {

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "engine/options.h"
+#include "kernels/device.h"
 
 namespace tandem {
 
@@ -16,6 +18,11 @@ struct HostMemoryUse {
 
   int64_t sum() const { return weights + kv_pool + host_tier + transfers; }
 };
+
+// What a worker whose engine is to be made, or was, by these options takes. `weight_bytes` are resident
+// wherever the device keeps them, `transfer_bytes` are in the host's buffers of transfers.
+HostMemoryUse MemoryUseOf(const EngineOptions& engine, const Device& device, int64_t weight_bytes,
+                          int64_t transfer_bytes);
 
 // What this process may use: the machine's memory or, where that is less, what the cgroups that it
 // is in leave it (memory.max, or memory.limit_in_bytes of version 1). `root`: of the file system.

@@ -31,10 +31,12 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadSimulated(const std::string& fi
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(WorkerOptions& options) {
+absl::StatusOr<DescribedModel> DescribeModel(WorkerOptions& options) {
   const WorkerTuning& tuning = options.tuning;
+  DescribedModel described;
   if (const std::optional<std::string> file = SimulatedFile(tuning.device)) {
-    return LoadSimulated(*file, options);
+    ASSIGN_OR_RETURN(described.model, LoadSimulated(*file, options));
+    return described;
   }
   if (options.model_dir.empty()) {
     return InvalidArgument(
@@ -49,15 +51,25 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(WorkerOptions& options) {
   model->device_name = model->backend.device->name();
   model->name = options.model_name.empty() ? ModelNameFor(options.model_dir) : options.model_name;
   ASSIGN_OR_RETURN(model->config, LoadModelConfig(options.model_dir));
-  ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(options.model_dir));
-  AdoptDType(*checkpoint, model->config);
-  ASSIGN_OR_RETURN(model->fingerprint, FingerprintModel(options.model_dir, *checkpoint));
+  ASSIGN_OR_RETURN(described.checkpoint, Checkpoint::Open(options.model_dir));
+  AdoptDType(*described.checkpoint, model->config);
+  ASSIGN_OR_RETURN(model->fingerprint, FingerprintModel(options.model_dir, *described.checkpoint));
+  described.model = std::move(model);
+  return described;
+}
+
+absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(WorkerOptions& options) {
+  ASSIGN_OR_RETURN(DescribedModel described, DescribeModel(options));
+  std::unique_ptr<LoadedModel> model = std::move(described.model);
+  if (model->simulated) return model;
+  const WorkerTuning& tuning = options.tuning;
   ASSIGN_OR_RETURN(Backend packing, OpenBackend(tuning.device, {.num_threads = tuning.threads}));
   const auto display = std::make_shared<LoadProgressDisplay>(model->name);
   ASSIGN_OR_RETURN(
       model->weights,
       LoadResidentWeights(
-          model->config, std::move(checkpoint), *model->backend.device, std::move(packing.ops),
+          model->config, std::move(described.checkpoint), *model->backend.device,
+          std::move(packing.ops),
           [display](uint64_t loaded, uint64_t total) { display->Update(loaded, total); },
           [&hash = model->weights_hash](uint64_t computed) { hash = computed; }));
   return model;

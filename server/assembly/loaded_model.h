@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "engine/simulated/simulated_steps.h"
 #include "kernels/registry.h"
+#include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/model_config.h"
 #include "model/transformer/weight_store.h"
 #include "server/assembly/worker_options.h"
@@ -28,6 +29,16 @@ struct LoadedModel {
   std::unique_ptr<WeightStore> weights;
   std::optional<SimulatedStepsOptions> simulated;  // in place of the weights
 };
+
+// A model without its weights.
+struct DescribedModel {
+  std::unique_ptr<LoadedModel> model;
+  std::unique_ptr<Checkpoint> checkpoint;  // null where steps are simulated
+};
+
+// Opens the device and the checkpoint, or reads what a simulated device is like and changes `options`
+// accordingly. Errors as those of LoadModel.
+absl::StatusOr<DescribedModel> DescribeModel(WorkerOptions& options);
 
 // Opens the device and the checkpoint and begins to load the weights, on other threads; or reads what
 // a simulated device is like and changes `options` accordingly. Errors name the device, the file or

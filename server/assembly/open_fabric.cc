@@ -110,7 +110,8 @@ NcclOptions NcclOptionsFor(const WorkerOptions& options, size_t largest_extent_b
   return nccl;
 }
 
-absl::StatusOr<std::unique_ptr<Medium>> OpenNccl(const WorkerOptions& options, const KvMemory& kv) {
+// Whether nccl may be opened, before the device and the library are asked.
+absl::Status CheckNccl(const WorkerOptions& options) {
   if (options.tuning.transfer.tls.enabled()) {
     return FailedPrecondition(
         "KV over nccl is not encrypted, and the --tls or --kv-tls options ask for it");
@@ -118,6 +119,11 @@ absl::StatusOr<std::unique_ptr<Medium>> OpenNccl(const WorkerOptions& options, c
   if (options.data_port == UINT16_MAX) {
     return InvalidArgument("--data-port {}: nccl takes the port after it", options.data_port);
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Medium>> OpenNccl(const WorkerOptions& options, const KvMemory& kv) {
+  RETURN_IF_ERROR(CheckNccl(options));
   return NcclMedium::Open(kv.device, NcclOptionsFor(options, kv.largest_extent_bytes));
 }
 
@@ -145,17 +151,22 @@ absl::Status AddNcclPart(const WorkerOptions& options, const KvMemory& kv,
   return absl::OkStatus();
 }
 
+// Whether the shared memory of a prefill worker has room for one connection.
+absl::Status CheckShmBuffer(const WorkerOptions& options, const Device& device, size_t area_bytes) {
+  const auto buffer_bytes = static_cast<size_t>(FabricSharedBytes(options));
+  if (options.role != Role::kPrefill || buffer_bytes >= area_bytes) return absl::OkStatus();
+  return InvalidArgument(
+      "--kv-buffer-bytes={}: a connection takes {} bytes of KV of this model on {}: give at "
+      "least that, or do without shared memory by --kv-transport=tcp",
+      buffer_bytes, area_bytes, device.name());
+}
+
 absl::StatusOr<ShmOptions> ShmOptionsFor(const WorkerOptions& options, const KvMemory& kv) {
-  ShmOptions shm = {.device = &kv.device,
-                    .buffer_bytes = static_cast<size_t>(FabricSharedBytes(options)),
-                    .area_bytes = ShmAreaBytes(kv.device, kv.extent_bytes),
-                    .max_payload_bytes = kv.extent_bytes};
-  if (options.role == Role::kPrefill && shm.buffer_bytes < shm.area_bytes) {
-    return InvalidArgument(
-        "--kv-buffer-bytes={}: a connection takes {} bytes of KV of this model on {}: give at "
-        "least that, or do without shared memory by --kv-transport=tcp",
-        shm.buffer_bytes, shm.area_bytes, kv.device.name());
-  }
+  const ShmOptions shm = {.device = &kv.device,
+                          .buffer_bytes = static_cast<size_t>(FabricSharedBytes(options)),
+                          .area_bytes = ShmAreaBytes(kv.device, kv.extent_bytes),
+                          .max_payload_bytes = kv.extent_bytes};
+  RETURN_IF_ERROR(CheckShmBuffer(options, kv.device, shm.area_bytes));
   return shm;
 }
 
@@ -198,6 +209,31 @@ FabricPart TcpPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter
 void LeaveOut(const std::string& transport, const absl::Status& why, std::vector<LeftOut>& all) {
   all.push_back({.transport = transport, .reason = why.ToString()});
   LogWarn("transport={} left out reason=\"{}\"", transport, all.back().reason);
+}
+
+absl::Status MayOffer(std::string_view transport, const WorkerOptions& options,
+                      const EngineOptions& engine, const Device& device) {
+  const Wish wish = WishFor(options, transport);
+  if (wish == Wish::kNot) {
+    return NotFound("--kv-transport={} leaves it out", options.tuning.transfer.transport);
+  }
+  if (transport == "ipc") {
+    if (!device.can_share()) return CannotShare(device);
+    if (options.role == Role::kPrefill && !engine.share_kv) {
+      return FailedPrecondition("the KV pool of this worker is not shared");
+    }
+  }
+  if (transport == "nccl") {
+    if (wish == Wish::kIfThereIs && device.is_host()) {
+      return FailedPrecondition("KV lies in the memory of the host, and nccl moves that of GPUs");
+    }
+    RETURN_IF_ERROR(CheckNccl(options));
+  }
+  if (transport == "shm") {
+    const auto extent_bytes = static_cast<size_t>(engine.layout.ExtentBytes());
+    RETURN_IF_ERROR(CheckShmBuffer(options, device, ShmAreaBytes(device, extent_bytes)));
+  }
+  return absl::OkStatus();
 }
 
 int64_t MostFramesOf(const EngineOptions& engine) {
@@ -246,10 +282,9 @@ absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options,
                        .most_frames = MostFramesOf(made),
                        .shared = made.share_kv ? engine.kv_memory() : std::span<const std::byte>()};
   std::vector<FabricPart> parts;  // best first
-  const bool has_to_share = options.role == Role::kPrefill;
   if (Wants(options, "ipc") && !device.can_share()) {
     LeaveOut("ipc", CannotShare(device), left_out);
-  } else if (Wants(options, "ipc") && (made.share_kv || !has_to_share)) {
+  } else if (MayOffer("ipc", options, made, device).ok()) {
     parts.push_back(IpcPart(options, kv, turns.emplace_back("kv-ipc")));
   }
   RETURN_IF_ERROR(AddNcclPart(options, kv, turns, parts, left_out));

@@ -3,6 +3,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,6 +23,13 @@ struct LeftOut {
 
 // Logs it, and adds it to `all`.
 void LeaveOut(const std::string& transport, const absl::Status& why, std::vector<LeftOut>& all);
+
+// Whether a worker with these flags, of a role that hands KV over, offers `transport` (one of
+// kTransports), as far as can be told before it opens it: the system may still lack the memory or the
+// library. NOT_FOUND where --kv-transport leaves it out; else FAILED_PRECONDITION or INVALID_ARGUMENT
+// says why not. `engine`: as the engine is to be made, or was.
+absl::Status MayOffer(std::string_view transport, const WorkerOptions& options,
+                      const EngineOptions& engine, const Device& device);
 
 // Whether the KV pool of a worker with these flags is read by others where it lies
 // (EngineOptions::share_kv). FAILED_PRECONDITION where the flags ask for it and the device cannot.

@@ -128,11 +128,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Worker::Parts::CreateEngine(
 
 HostMemoryUse Worker::Parts::MemoryUse(const EngineOptions& engine_options,
                                        int64_t transfer_bytes) const {
-  HostMemoryUse use = {.host_tier = engine_options.host_bytes, .transfers = transfer_bytes};
-  if (!device().is_host()) return use;
-  if (model->weights != nullptr) use.weights = model->weights->resident_bytes();
-  use.kv_pool = engine_options.num_blocks * engine_options.layout.BlockBytes();
-  return use;
+  const int64_t weights = model->weights == nullptr ? 0 : model->weights->resident_bytes();
+  return MemoryUseOf(engine_options, device(), weights, transfer_bytes);
 }
 
 absl::Status Worker::Parts::OpenEngine() {

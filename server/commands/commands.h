@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 #include "absl/status/status.h"
 
@@ -11,11 +12,15 @@ class App;
 
 namespace tandem {
 
+struct ConfigUse;
+
 // What the command line chose; returns the exit status of the process.
 using Action = std::function<int()>;
 
 // Each adds one subcommand, which sets `chosen` when it is on the command line.
-void AddUpCommand(CLI::App& app, Action& chosen);
+// `config`: filled while the command line is parsed.
+void AddUpCommand(CLI::App& app, const std::shared_ptr<ConfigUse>& config, Action& chosen);
+void AddCheckCommand(CLI::App& app, const std::shared_ptr<ConfigUse>& config, Action& chosen);
 void AddRouterCommand(CLI::App& app, Action& chosen);
 void AddWorkerCommand(CLI::App& app, Action& chosen);
 void AddGenerateCommand(CLI::App& app, Action& chosen);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 #include <system_error>
@@ -16,6 +17,7 @@
 #include "fmt/format.h"
 #include "server/commands/child_process.h"
 #include "server/commands/commands.h"
+#include "server/commands/config_reader.h"
 
 namespace tandem {
 
@@ -69,9 +71,10 @@ int Main(int argc, char** argv) {
   CLI::App app("Tandem serves large language models with prefill and decode on separate workers.",
                "tandem");
   app.fallthrough();  // inherited by the commands: --config may stand after them
-  app.allow_config_extras(CLI::config_extras_mode::error);  // as on the command line
+  const auto config = std::make_shared<ConfigUse>();
   Action chosen;
-  AddUpCommand(app, chosen);
+  AddUpCommand(app, config, chosen);
+  AddCheckCommand(app, config, chosen);
   AddGenerateCommand(app, chosen);
   AddChatCommand(app, chosen);
   AddStatusCommand(app, chosen);
@@ -90,7 +93,11 @@ int Main(int argc, char** argv) {
   AddCertsCommand(app, chosen);
   AddVersionCommand(app, chosen);
   app.require_subcommand(1);
-  app.set_config("--config", "", "read flags from a file: [worker] role=decode ...");
+  app.set_config("--config", "",
+                 "read flags from a file with sections of all parts, as docs/configuration.md "
+                 "explains; the command line counts more")
+      ->type_name("FILE");
+  app.config_formatter(std::make_shared<ConfigReader>(app, config));
   app.footer(
       "Start here:\n"
       "  tandem up --model models/sample\n"

@@ -4,11 +4,23 @@
 
 namespace tandem {
 
-std::vector<std::string> GivenArguments(const PassedOptions& options) {
-  std::vector<std::string> arguments;
+FlagValues GivenAmong(const PassedOptions& options) {
+  FlagValues flags;
   for (const CLI::Option* option : options) {
-    for (const std::string& value : option->results()) {
-      arguments.push_back(fmt::format("--{}={}", option->get_lnames().front(), value));
+    if (!option->empty()) flags[option->get_lnames().front()] = option->results();
+  }
+  return flags;
+}
+
+void Replace(const FlagValues& more, FlagValues& flags) {
+  for (const auto& [name, values] : more) flags[name] = values;
+}
+
+std::vector<std::string> ArgumentsOf(const FlagValues& flags) {
+  std::vector<std::string> arguments;
+  for (const auto& [name, values] : flags) {
+    for (const std::string& value : values) {
+      arguments.push_back(fmt::format("--{}={}", name, value));
     }
   }
   return arguments;

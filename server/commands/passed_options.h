@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,9 @@ namespace tandem {
 // Options of one command that its child processes have as well.
 using PassedOptions = std::vector<const CLI::Option*>;
 
+// Values of flags, by their long names without dashes.
+using FlagValues = std::map<std::string, std::vector<std::string>>;
+
 // The options that `add` adds to `app`.
 template <typename Add>
 PassedOptions OptionsAddedBy(CLI::App& app, const Add& add) {
@@ -19,8 +23,14 @@ PassedOptions OptionsAddedBy(CLI::App& app, const Add& add) {
   return {all.begin() + static_cast<ptrdiff_t>(before), all.end()};
 }
 
-// Those among `options` that were given, on the command line or in a file, as arguments for a child
-// process: "--name=value" for each value. Only once they have been parsed.
-std::vector<std::string> GivenArguments(const PassedOptions& options);
+// Those among `options` that were given, on the command line or in a file. Only once they have been
+// parsed.
+FlagValues GivenAmong(const PassedOptions& options);
+
+// Takes the flags of `more` in place of those of the same names.
+void Replace(const FlagValues& more, FlagValues& flags);
+
+// As arguments of a process: "--name=value" for each value.
+std::vector<std::string> ArgumentsOf(const FlagValues& flags);
 
 }  // namespace tandem

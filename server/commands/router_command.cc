@@ -1,6 +1,5 @@
 #include <chrono>
 #include <memory>
-#include <string>
 
 #include "CLI/CLI.hpp"
 #include "base/log.h"
@@ -8,31 +7,17 @@
 #include "server/assembly/router_process.h"
 #include "server/commands/child_process.h"
 #include "server/commands/commands.h"
-#include "server/commands/flags.h"
-#include "server/commands/http_flags.h"
-#include "server/commands/number_flag.h"
-#include "server/commands/router_flags.h"
-#include "server/commands/server_limit_flags.h"
+#include "server/commands/router_process_flags.h"
 #include "server/commands/signals.h"
-#include "server/commands/tls_flags.h"
-#include "server/commands/version.h"
 #include "server/services/descriptor_limit.h"
 
 namespace tandem {
 namespace {
 
-struct RouterFlags {
-  RouterProcessOptions options;
-  std::string tls_clients = "optional";
-  int drain_seconds = 30;
-  std::string log_level = "info";
-  int ready_fd = -1;
-};
-
 // Serves until SIGTERM or SIGINT, then drains.
-absl::Status ServeUntilTerminated(const RouterFlags& flags) {
+absl::Status ServeUntilTerminated(const RouterProcessFlags& flags) {
   ASSIGN_OR_RETURN(const std::unique_ptr<RouterProcess> router,
-                   RouterProcess::Start(flags.options));
+                   RouterProcess::Start(flags.Complete()));
   LogInfo("router ready address={} model={}", router->address(), router->model());
   TellReady(flags.ready_fd, router->address());
   WaitForTermination();
@@ -42,9 +27,7 @@ absl::Status ServeUntilTerminated(const RouterFlags& flags) {
   return absl::OkStatus();
 }
 
-int RunRouter(RouterFlags flags) {
-  flags.options.build = kVersion;
-  flags.options.require_client_certificates = flags.tls_clients == "require";
+int RunRouter(const RouterProcessFlags& flags) {
   BlockTerminationSignals();
   absl::Status status = RaiseDescriptorLimit().status();
   if (status.ok()) status = SetUpLogging(flags.log_level, "router");
@@ -55,37 +38,10 @@ int RunRouter(RouterFlags flags) {
 }  // namespace
 
 void AddRouterCommand(CLI::App& app, Action& chosen) {
-  auto flags = std::make_shared<RouterFlags>();
-  RouterProcessOptions& options = flags->options;
-  options.port = kDefaultPort;
+  auto flags = std::make_shared<RouterProcessFlags>();
   CLI::App* router =
       app.add_subcommand("router", "Take clients' requests and send them to workers");
-  router->add_option("--model", options.model_dir,
-                     "directory with config.json and tokenizer.json; weights are not read");
-  router->add_option(
-      "--simulated", options.simulated,
-      "parameter file of the workers' --device simulated:FILE; prompts are token ids "
-      "unless --model has a tokenizer");
-  router->add_option("--model-name", options.model_name,
-                     "served under this name; default: its folder");
-  router->add_option("--port", options.port, "0: a free one")->capture_default_str();
-  router->add_option("--host", options.host, "address to listen on")->capture_default_str();
-  AddMetricsFlag(*router, options.metrics_port);
-  router->add_option("--http-port", options.http_port,
-                     "serve HTTP there; 0: a free one; default: not at all");
-  AddHttpFlags(*router, options.http);
-  AddAccessFlag(*router, options.access_file);
-  router
-      ->add_option("--drain-seconds", flags->drain_seconds,
-                   "at SIGTERM, how long requests may still take")
-      ->check(NotNegative())
-      ->capture_default_str();
-  AddRouterFlags(*router, options.tuning);
-  AddServerLimitFlags(*router, options.server);
-  AddPortTlsFlags(*router, options.tls);
-  AddTlsClientsFlag(*router, flags->tls_clients);
-  AddLogLevelFlag(*router, flags->log_level);
-  AddReadyFlag(*router, flags->ready_fd);
+  AddRouterProcessFlags(*router, *flags);
   router->footer(
       "Example:\n"
       "  tandem router --model models/sample --host 0.0.0.0 --port 8080");

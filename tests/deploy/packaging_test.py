@@ -16,6 +16,7 @@ PACKAGING = pathlib.Path(__file__).resolve().parents[2] / "tools" / "packaging"
 sys.path.insert(0, str(PACKAGING))
 
 import help_text  # noqa: E402
+import make_flags_page  # noqa: E402
 
 TANDEM = sys.argv.pop() if len(sys.argv) > 1 else None
 
@@ -43,6 +44,28 @@ Version: 3
 def run(script, *arguments, **environment):
     return subprocess.run([sys.executable, str(PACKAGING / script), *arguments], capture_output=True, text=True,
                           check=True, timeout=60, env=os.environ | environment).stdout
+
+
+class FlagsPage(unittest.TestCase):
+    def flag(self, value, names=("--x",), text="what for"):
+        return make_flags_page.flag_of(help_text.Entry(list(names), value, text))
+
+    def test_defaults_and_values(self):
+        size = self.flag("UINT:SIZE [b, kb(=1024b), ...]=67108864")
+        self.assertEqual((size.default, size.values, size.unit), ("64 MiB", "size", "bytes"))
+        self.assertEqual(self.flag("UINT:SIZE [b, kb(=1024b), ...]").default, "")
+        between = self.flag("INT:INT in [1 - 64]=1", ["--http-idle-seconds"])
+        self.assertEqual((between.default, between.values, between.unit), ("1", "whole number from 1 to 64", "s"))
+        self.assertEqual(self.flag("TEXT:{on,off}=on").values, "`on`, `off`")
+        several = self.flag("UINT=[1,2,3] ...")
+        self.assertEqual((several.default, several.meaning), ("[1,2,3]", "what for; may be repeated"))
+        self.assertEqual(self.flag("TEXT ... REQUIRED").default, "required")
+        self.assertEqual(self.flag("Excludes: --y").meaning, "what for; not with `--y`")
+        self.assertEqual(self.flag("").values, "switch")
+
+    def test_a_row_is_one_line_of_a_table(self):
+        row = make_flags_page.row(self.flag("TEXT:none|POLICY:RATIO=none", text="a | b <c> *d"))
+        self.assertEqual(row, "| `--x` | `none` |  | `none\\|POLICY:RATIO` | a \\| b &lt;c> \\*d |")
 
 
 class HelpText(unittest.TestCase):

@@ -426,8 +426,11 @@ TEST_F(CommandLineTest, AddressesThatNobodyReachesAreRefused) {
 TEST_F(CommandLineTest, AFileOfFlagsWithAnUnknownFlagIsRefused) {
   const std::string path = testing::TempDir() + "/unknown_flag.ini";
   for (const auto& [text, said] : {
-           std::pair("[worker]\nkv-transprot = tcp\n", "worker.kv-transprot"),
-           std::pair("[router]\nmodel = /nowhere\n[wroker]\nrole = decode\n", "wroker"),
+           std::pair(
+               "[worker]\nkv-transprot = tcp\n",
+               "line 2: [worker] has no flag \"kv-transprot\": did you mean \"kv-transport\"?"),
+           std::pair("[router]\nmodel = /nowhere\n[wroker]\nrole = decode\n",
+                     "line 3: there is no section [wroker]: did you mean \"worker\"?"),
            std::pair("[router]\nmodel = /nowhere\n[worker]\nrole = decode\n", "NOT_FOUND"),
        }) {
     std::ofstream(path) << text;

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include "server/assembly/router_process_options.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tandem {
+
+struct RouterProcessFlags {
+  RouterProcessOptions options;
+  std::string tls_clients = "optional";
+  int drain_seconds = 30;
+  std::string log_level = "info";
+  int ready_fd = -1;
+
+  // The options with what other flags mean for them, once all were parsed.
+  RouterProcessOptions Complete() const;
+};
+
+// The flags of `tandem router`.
+void AddRouterProcessFlags(CLI::App& app, RouterProcessFlags& flags);
+
+}  // namespace tandem

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include "server/assembly/worker_options.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tandem {
+
+struct WorkerFlags {
+  WorkerOptions options;  // without the role
+  std::string role;
+  int drain_seconds = 30;
+  std::string log_level = "info";
+  int ready_fd = -1;
+};
+
+// The flags of `tandem worker`.
+void AddWorkerFlags(CLI::App& app, WorkerFlags& flags);
+
+// Of "prefill", "decode" or "unified", which the flag --role is.
+Role RoleNamed(const std::string& role);
+
+}  // namespace tandem
