@@ -25,7 +25,7 @@ struct RouterFlags {
   RouterProcessOptions options;
   std::string tls_clients = "optional";
   int drain_seconds = 30;
-  std::string log_level = "info";
+  LogSetup log;
   int ready_fd = -1;
 };
 
@@ -47,7 +47,7 @@ int RunRouter(RouterFlags flags) {
   flags.options.require_client_certificates = flags.tls_clients == "require";
   BlockTerminationSignals();
   absl::Status status = RaiseDescriptorLimit().status();
-  if (status.ok()) status = SetUpLogging(flags.log_level, "router");
+  if (status.ok()) status = SetUpLogging(flags.log, "router");
   if (status.ok()) status = ServeUntilTerminated(flags);
   return status.ok() ? kExitOk : FailStart(flags.ready_fd, status);
 }
@@ -84,7 +84,7 @@ void AddRouterCommand(CLI::App& app, Action& chosen) {
   AddServerLimitFlags(*router, options.server);
   AddPortTlsFlags(*router, options.tls);
   AddTlsClientsFlag(*router, flags->tls_clients);
-  AddLogLevelFlag(*router, flags->log_level);
+  AddLogFlags(*router, flags->log);
   AddReadyFlag(*router, flags->ready_fd);
   router->footer(
       "Example:\n"

@@ -36,7 +36,7 @@ struct UpFlags {
   std::optional<int> decode;   // likewise
   int unified = 1;
   int drain_seconds = 30;
-  std::string log_level = "warn";
+  LogSetup log = {.level = "warn"};
   int ready_fd = -1;
   WorkerTuning tuning;
   // Only children use the values of these.
@@ -59,9 +59,9 @@ void Append(const std::vector<std::string>& more, std::vector<std::string>& argu
 }
 
 std::vector<std::string> CommonArguments(const UpFlags& flags, const std::string& model_name) {
-  std::vector<std::string> arguments = {"--model-name=" + model_name,
-                                        "--log-level=" + flags.log_level,
-                                        fmt::format("--drain-seconds={}", flags.drain_seconds)};
+  std::vector<std::string> arguments = {
+      "--model-name=" + model_name, "--log-level=" + flags.log.level,
+      "--log-format=" + flags.log.format, fmt::format("--drain-seconds={}", flags.drain_seconds)};
   if (!flags.model_dir.empty()) arguments.push_back("--model=" + flags.model_dir);
   Append(flags.to_all, arguments);
   return arguments;
@@ -167,7 +167,7 @@ absl::Status AddHttp(const UpFlags& flags, SupervisorOptions& options) {
 }
 
 int RunUp(UpFlags flags) {
-  if (absl::Status status = SetUpLogging(flags.log_level, "up"); !status.ok()) {
+  if (absl::Status status = SetUpLogging(flags.log, "up"); !status.ok()) {
     return FailStart(flags.ready_fd, status);
   }
   if (auto limit = RaiseDescriptorLimit(); !limit.ok()) {
@@ -253,7 +253,7 @@ void AddUpCommand(CLI::App& app, Action& chosen) {
                  "at SIGTERM, how long requests may still take")
       ->check(NotNegative())
       ->capture_default_str();
-  AddLogLevelFlag(*up, flags->log_level);
+  AddLogFlags(*up, flags->log);
   AddReadyFlag(*up, flags->ready_fd);
   const Passed passed = AddPassedFlags(*up, *flags);
   up->footer(

@@ -25,7 +25,7 @@ namespace {
 struct WorkerFlags {
   WorkerOptions options;
   int drain_seconds = 30;
-  std::string log_level = "info";
+  LogSetup log;
   int ready_fd = -1;
 };
 
@@ -41,7 +41,7 @@ int RunWorker(WorkerFlags flags, const std::string& role) {
   }
   ExplainReadFaults();
   BlockTerminationSignals();
-  if (absl::Status status = SetUpLogging(flags.log_level, options.name); !status.ok()) {
+  if (absl::Status status = SetUpLogging(flags.log, options.name); !status.ok()) {
     return FailStart(flags.ready_fd, status);
   }
   auto worker = Worker::Start(options);
@@ -99,7 +99,7 @@ void AddWorkerCommand(CLI::App& app, Action& chosen) {
       ->check(NotNegative())
       ->capture_default_str();
   AddMetricsFlag(*worker, options.metrics_port);
-  AddLogLevelFlag(*worker, flags->log_level);
+  AddLogFlags(*worker, flags->log);
   AddReadyFlag(*worker, flags->ready_fd);
   AddTuningFlags(*worker, options.tuning);
   AddServerLimitFlags(*worker, options.server);
