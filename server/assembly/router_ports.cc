@@ -107,8 +107,11 @@ AdminPages RouterPorts::Pages() const {
     AddProcess(now);
     return now;
   };
-  return RouterPages(
-      {.status = status, .requests = parts_.requests, .health = *health_, .http = http_use_});
+  return RouterPages({.status = status,
+                      .requests = parts_.requests,
+                      .tracing = parts_.tracing,
+                      .health = *health_,
+                      .http = http_use_});
 }
 
 HttpServerOptions RouterPorts::HttpOptions(std::set<std::string> open_paths) const {

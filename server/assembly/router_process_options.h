@@ -13,6 +13,7 @@
 #include "security/tls_files.h"
 #include "server/http/http_options.h"
 #include "server/services/server_limits.h"
+#include "server/tracing/trace_tuning.h"
 
 namespace tandem {
 
@@ -42,6 +43,7 @@ struct RouterTuning {
   size_t max_workers = ClusterOptions().max_workers;
   int lease_ms = 2500;
   int heartbeat_ms = 500;
+  bool log_requests = false;
 };
 
 // How a router serves HTTP, by `tandem router` and by `tandem up`.
@@ -69,6 +71,7 @@ struct RouterProcessOptions {
   RouterTuning tuning;
   HttpTuning http;
   ServerLimits server;
+  TraceTuning trace;
 };
 
 }  // namespace tandem

@@ -15,6 +15,7 @@
 #include "server/commands/server_limit_flags.h"
 #include "server/commands/signals.h"
 #include "server/commands/tls_flags.h"
+#include "server/commands/trace_flags.h"
 #include "server/commands/version.h"
 #include "server/services/descriptor_limit.h"
 
@@ -44,6 +45,7 @@ absl::Status ServeUntilTerminated(const RouterFlags& flags) {
 
 int RunRouter(RouterFlags flags) {
   flags.options.build = kVersion;
+  flags.options.trace.environment = ReadTraceEnvironment();
   flags.options.require_client_certificates = flags.tls_clients == "require";
   BlockTerminationSignals();
   absl::Status status = RaiseDescriptorLimit().status();
@@ -81,6 +83,8 @@ void AddRouterCommand(CLI::App& app, Action& chosen) {
       ->check(NotNegative())
       ->capture_default_str();
   AddRouterFlags(*router, options.tuning);
+  AddTraceFlags(*router, options.trace);
+  AddTraceFileFlag(*router, options.trace);
   AddServerLimitFlags(*router, options.server);
   AddPortTlsFlags(*router, options.tls);
   AddTlsClientsFlag(*router, flags->tls_clients);

@@ -17,6 +17,7 @@
 #include "server/commands/server_limit_flags.h"
 #include "server/commands/supervisor.h"
 #include "server/commands/tls_flags.h"
+#include "server/commands/trace_flags.h"
 #include "server/services/descriptor_limit.h"
 #include "transfer/media/tcp/socket.h"
 
@@ -46,6 +47,7 @@ struct UpFlags {
   std::string access_file;
   std::optional<uint16_t> worker_metrics_port;  // of the first worker
   HttpTuning http;
+  TraceTuning trace;
   TlsFiles tls;
   std::string tls_clients = "optional";
   // The arguments of children that were given to this command.
@@ -58,11 +60,15 @@ void Append(const std::vector<std::string>& more, std::vector<std::string>& argu
   arguments.insert(arguments.end(), more.begin(), more.end());
 }
 
-std::vector<std::string> CommonArguments(const UpFlags& flags, const std::string& model_name) {
+std::vector<std::string> CommonArguments(const UpFlags& flags, const std::string& model_name,
+                                         const std::string& process) {
   std::vector<std::string> arguments = {
       "--model-name=" + model_name, "--log-level=" + flags.log.level,
       "--log-format=" + flags.log.format, fmt::format("--drain-seconds={}", flags.drain_seconds)};
   if (!flags.model_dir.empty()) arguments.push_back("--model=" + flags.model_dir);
+  if (!flags.trace.file.empty()) {  // processes do not share one, which each of them bounds
+    arguments.push_back(fmt::format("--trace-file={}.{}", flags.trace.file, process));
+  }
   Append(flags.to_all, arguments);
   return arguments;
 }
@@ -74,7 +80,7 @@ std::string WorkersHost(const std::string& host) {
 
 std::vector<std::string> RouterArguments(const UpFlags& flags, const std::string& model_name) {
   std::vector<std::string> arguments = {"router", "--host=" + flags.host};
-  Append(CommonArguments(flags, model_name), arguments);
+  Append(CommonArguments(flags, model_name, "router"), arguments);
   Append(flags.to_router, arguments);
   if (const std::optional<std::string> file = SimulatedFile(flags.tuning.device)) {
     arguments.push_back("--simulated=" + *file);
@@ -88,7 +94,7 @@ void AddWorkers(const std::string& role, int count, const UpFlags& flags,
     const std::string name = fmt::format("{}-{}", role, i);
     std::vector<std::string> arguments = {"worker", "--role", role, "--name=" + name,
                                           "--host=" + WorkersHost(flags.host)};
-    Append(CommonArguments(flags, options.model), arguments);
+    Append(CommonArguments(flags, options.model, name), arguments);
     Append(flags.to_workers, arguments);
     if (const auto first = flags.worker_metrics_port) {
       const size_t port = *first == 0 ? 0 : *first + options.workers.size();
@@ -216,6 +222,7 @@ Passed AddPassedFlags(CLI::App& up, UpFlags& flags) {
   passed.to_workers = OptionsAddedBy(up, [&] { AddTuningFlags(up, flags.tuning); });
   passed.to_all = OptionsAddedBy(up, [&] {
     AddServerLimitFlags(up, flags.server);
+    AddTraceFlags(up, flags.trace);
     AddPortTlsFlags(up, flags.tls);
   });
   return passed;
@@ -254,6 +261,7 @@ void AddUpCommand(CLI::App& app, Action& chosen) {
       ->check(NotNegative())
       ->capture_default_str();
   AddLogFlags(*up, flags->log);
+  AddTraceFileFlag(*up, flags->trace);
   AddReadyFlag(*up, flags->ready_fd);
   const Passed passed = AddPassedFlags(*up, *flags);
   up->footer(

@@ -16,6 +16,7 @@
 #include "server/commands/server_limit_flags.h"
 #include "server/commands/signals.h"
 #include "server/commands/tls_flags.h"
+#include "server/commands/trace_flags.h"
 #include "server/commands/version.h"
 #include "server/services/descriptor_limit.h"
 
@@ -33,6 +34,7 @@ int RunWorker(WorkerFlags flags, const std::string& role) {
   WorkerOptions& options = flags.options;
   if (options.name.empty()) options.name = fmt::format("{}-{}", role, getpid());
   options.build = kVersion;
+  options.trace.environment = ReadTraceEnvironment();
   absl::Status files = options.tls.Check();
   files.Update(options.tuning.transfer.tls.Check("--kv-tls"));
   if (!files.ok()) return FailStart(flags.ready_fd, files);
@@ -102,6 +104,8 @@ void AddWorkerCommand(CLI::App& app, Action& chosen) {
   AddLogFlags(*worker, flags->log);
   AddReadyFlag(*worker, flags->ready_fd);
   AddTuningFlags(*worker, options.tuning);
+  AddTraceFlags(*worker, options.trace);
+  AddTraceFileFlag(*worker, options.trace);
   AddServerLimitFlags(*worker, options.server);
   AddPortTlsFlags(*worker, options.tls);
   worker->footer(
