@@ -24,9 +24,13 @@ bool AwaitWritable(int fd, std::chrono::milliseconds timeout) {
   return poll(&writable, 1, static_cast<int>(timeout.count())) > 0;
 }
 
+std::string SentenceNote(uint64_t missing) {
+  return fmt::format("({} lines are missing here: nobody read them in time)", missing);
+}
+
 }  // namespace
 
-LineWriter::LineWriter(int fd) : fd_(fd), kind_(Kind::kBlocking) {
+LineWriter::LineWriter(int fd) : fd_(fd), kind_(Kind::kBlocking), note_(&SentenceNote) {
   struct stat info;
   if (fstat(fd, &info) != 0) return;
   if (S_ISSOCK(info.st_mode)) {
@@ -40,12 +44,15 @@ LineWriter::LineWriter(int fd) : fd_(fd), kind_(Kind::kBlocking) {
   }
 }
 
+void LineWriter::SetNote(Note note) {
+  absl::MutexLock lock(&mutex_);
+  note_ = note;
+}
+
 void LineWriter::Write(std::string_view line) {
   absl::MutexLock lock(&mutex_);
   if (unreported_ > 0) {
-    const std::string note =
-        fmt::format("{}({} lines are missing here: nobody read them in time)\n",
-                    in_line_ ? "\n" : "", unreported_);
+    const std::string note = (in_line_ ? "\n" : "") + note_(unreported_) + "\n";
     if (Send(note)) unreported_ = 0;
   }
   if (unreported_ == 0 && Send(line)) return;

@@ -24,6 +24,10 @@ class LineWriter {
   // or terminal is opened a second time instead.
   explicit LineWriter(int fd);
 
+  // Makes the note, without its line feed, from the number of lines that are missing; by default it is a
+  // sentence in parentheses.
+  using Note = std::string (*)(uint64_t missing);
+  void SetNote(Note note) ABSL_LOCKS_EXCLUDED(mutex_);
   // `line` ends with its line feed.
   void Write(std::string_view line) ABSL_LOCKS_EXCLUDED(mutex_);
   uint64_t dropped() const { return dropped_; }
@@ -40,6 +44,7 @@ class LineWriter {
   Kind kind_;
   std::atomic<uint64_t> dropped_ = 0;
   absl::Mutex mutex_;  // held across a write, which waits for at most 100 ms
+  Note note_ ABSL_GUARDED_BY(mutex_);
   uint64_t unreported_ ABSL_GUARDED_BY(mutex_) = 0;  // dropped since the last note
   bool stalled_ ABSL_GUARDED_BY(mutex_) = false;     // the last line was dropped
   bool in_line_ ABSL_GUARDED_BY(mutex_) = false;     // only a part of it was written

@@ -2,11 +2,12 @@
 # LAYERS lists the rooms, longest path first, so that a file belongs to the first that matches.
 set(LAYERS model/tokenizer model/chat model/answer model/checkpoint model/transformer router/cluster router/ledger
     router/admission router/prefix router/policy router/explain router/output_length router/client router/attempt
-    router/request server/openai server/anthropic kvstore/codec security/grpc security base kernels kvstore transfer
+    router/request server/openai server/anthropic kvstore/codec security/grpc security tracing base kernels kvstore transfer
     scheduler/latency_model scheduler engine router server proto bench/serving bench/simulator)
 
 set(MAY_INCLUDE_base "")
 set(MAY_INCLUDE_security base)
+set(MAY_INCLUDE_tracing base)
 set(MAY_INCLUDE_security/grpc base security)
 set(MAY_INCLUDE_kernels base)
 set(MAY_INCLUDE_model/tokenizer base)
@@ -29,19 +30,21 @@ set(MAY_INCLUDE_router/policy base proto router/cluster router/ledger router/pre
 set(MAY_INCLUDE_router/explain base proto router/policy router/cluster
     scheduler/latency_model router/request/request_spec.h)
 set(MAY_INCLUDE_router/admission base proto router/policy/slo.h)
-set(MAY_INCLUDE_router/client base proto router/cluster router/event_loop.h security security/grpc)
+set(MAY_INCLUDE_router/client base proto router/cluster router/event_loop.h security security/grpc
+    tracing)
 set(MAY_INCLUDE_router/output_length base proto)
 set(MAY_INCLUDE_router/attempt base proto router/cluster router/ledger router/prefix router/policy
     router/admission router/client router/explain router/output_length router/event_loop.h
-    router/request/request_spec.h)
+    router/request/request_spec.h tracing)
 set(MAY_INCLUDE_router/request base proto model/tokenizer router/cluster router/prefix
-    router/admission router/attempt router/explain router/output_length router/policy/slo.h)
-set(MAY_INCLUDE_router base proto router model/tokenizer)
-set(MAY_INCLUDE_server/openai base proto router model/tokenizer model/chat model/answer server/http)
+    router/admission router/attempt router/explain router/output_length router/policy/slo.h tracing)
+set(MAY_INCLUDE_router base proto router model/tokenizer tracing)
+set(MAY_INCLUDE_server/openai base proto router model/tokenizer model/chat model/answer server/http
+    tracing)
 set(MAY_INCLUDE_server/anthropic base server/http server/openai)
 set(MAY_INCLUDE_server server/openai server/anthropic engine router proto base model/tokenizer
     model/chat model/answer model/checkpoint model/transformer kernels kvstore transfer scheduler
-    bench/serving bench/simulator security security/grpc)
+    bench/serving bench/simulator security security/grpc tracing)
 set(MAY_INCLUDE_proto "")
 set(MAY_INCLUDE_bench/serving base proto security security/grpc)
 set(MAY_INCLUDE_bench/simulator base proto kvstore scheduler engine router server/services

@@ -26,7 +26,8 @@ struct StageTimes {
 
 // The transfer of KV for one request.
 struct KvReport {
-  uint64_t raw_bytes = 0;   // KV of the prompt's tokens that the peer had not cached
+  // KV of the prompt's tokens that the peer had not cached; of a decode worker: what it received of it.
+  uint64_t raw_bytes = 0;
   uint64_t wire_bytes = 0;  // as sent, headers included
   std::string codec;        // KvCodec::name
   Duration expected{};      // of the transfer by itself, when its codec was chosen; 0: not known

@@ -10,6 +10,7 @@
 #include "router/request/answer_buffers.h"
 #include "router/request/bad_words.h"
 #include "router/request/request_metrics.h"
+#include "router/request/request_spans.h"
 
 namespace tandem {
 namespace {
@@ -61,18 +62,25 @@ RequestIdentity Router::NewIdentity(TimePoint deadline) {
 }
 
 absl::StatusOr<RequestId> Router::Submit(v1::GenerateRequest request, TimePoint deadline,
-                                         ResponseStream& stream) {
-  absl::StatusOr<RequestId> id = Accept(std::move(request), deadline, stream);
-  if (!id.ok()) parts_.metrics.OnEnd(id.status());
+                                         ResponseStream& stream,
+                                         const std::optional<TraceContext>& caller) {
+  const TracePoint trace =
+      BeginRequestTrace(parts_.tracer, options_.limits.model, parts_.clock, caller);
+  absl::StatusOr<RequestId> id = Accept(std::move(request), deadline, stream, trace);
+  if (!id.ok()) {
+    parts_.metrics.OnEnd(id.status());
+    EndRequestTrace(trace, id.status(), parts_.clock.Now());
+  }
   return id;
 }
 
 absl::StatusOr<RequestId> Router::Accept(v1::GenerateRequest request, TimePoint deadline,
-                                         ResponseStream& stream) {
+                                         ResponseStream& stream, const TracePoint& trace) {
   if (draining_) return ShuttingDown();
   const RequestLimits limits = CurrentLimits(request.route());
   RETURN_IF_ERROR(ValidateRequest(request, limits));
   RequestSpec spec = ResolveRequest(request, limits, NewIdentity(deadline));
+  spec.trace = trace;
   if (request.has_text() || request.bad_words_size() > 0) {
     return SubmitText(std::move(request), limits, std::move(spec), stream);
   }
@@ -98,8 +106,12 @@ absl::StatusOr<RequestId> Router::SubmitText(v1::GenerateRequest request,
   if (request.has_text()) text = std::move(*request.mutable_text());
   auto job = std::make_shared<TokenizePool::Job>(TokenizePool::Job{
       .admission = std::move(admission), .work = TokenizeWork(std::move(text), EncodeOptions())});
-  const std::shared_ptr<Arrival> arrival(new Arrival{
-      .request = std::move(request), .limits = limits, .spec = std::move(spec), .stream = stream});
+  const TracePoint tokenizing = spec.trace.Begin("tokenize", SpanKind::kInternal, spec.received);
+  const std::shared_ptr<Arrival> arrival(new Arrival{.request = std::move(request),
+                                                     .limits = limits,
+                                                     .spec = std::move(spec),
+                                                     .stream = stream,
+                                                     .tokenizing = tokenizing});
   RETURN_IF_ERROR(
       HandOver(arrival->spec, [this, arrival, job] { AwaitTokens(arrival, std::move(*job)); }));
   return id;
@@ -151,6 +163,7 @@ void Router::AwaitTokens(std::shared_ptr<Arrival> arrival, TokenizePool::Job job
 
 void Router::OnTokenized(Arrival& arrival, absl::StatusOr<std::vector<int32_t>> ids) {
   if (arrival.ended) return;
+  if (arrival.tokenizing.records()) arrival.tokenizing.End(parts_.clock.Now(), ids.status());
   const RequestId id(arrival.spec.sequence.request_id());
   if (!ids.ok()) return EndArrival(id, ids.status());
   const absl::Status fits =
@@ -173,6 +186,7 @@ void Router::EndArrival(RequestId id, const absl::Status& status) {
   arrival->ended = true;
   Release(arrival->spec);
   parts_.metrics.OnEnd(status);
+  EndRequestTrace(arrival->spec.trace, status, parts_.clock.Now());
   arrival->stream.End(status);
   ReportIfDrained();
 }
@@ -189,6 +203,7 @@ void Router::Begin(RequestSpec spec, ResponseStream& stream) {
   if (draining_) {  // it may have begun after Submit looked, and must not miss this request
     Release(spec);
     parts_.metrics.OnEnd(ShuttingDown());
+    EndRequestTrace(spec.trace, ShuttingDown(), parts_.clock.Now());
     stream.End(ShuttingDown());
     return ReportIfDrained();
   }

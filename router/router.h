@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include "router/request/request_validation.h"
 #include "router/request/resolve_request.h"
 #include "router/request/tokenize_pool.h"
+#include "tracing/request_trace.h"
 
 namespace tandem {
 
@@ -42,9 +44,10 @@ class Router {
   // Validates and admits on the caller's thread, and never tokenizes there. On success the request
   // is in flight: `stream` gets its events and exactly one End, and must live until then. On error
   // (the client's fault, RESOURCE_EXHAUSTED when too many are in flight, UNAVAILABLE when draining)
-  // `stream` gets nothing.
+  // `stream` gets nothing. `caller`: the trace that the request continues, where its client sent one.
   absl::StatusOr<RequestId> Submit(v1::GenerateRequest request, TimePoint deadline,
-                                   ResponseStream& stream);
+                                   ResponseStream& stream,
+                                   const std::optional<TraceContext>& caller = std::nullopt);
   // Ends the request with `status`, if it is still in flight: its client has gone.
   void Cancel(RequestId id, const absl::Status& status);
 
@@ -75,12 +78,13 @@ class Router {
     RequestLimits limits;
     RequestSpec spec;
     ResponseStream& stream;
+    TracePoint tokenizing;
     std::atomic<bool> ended = false;
   };
 
   RequestIdentity NewIdentity(TimePoint deadline);
   absl::StatusOr<RequestId> Accept(v1::GenerateRequest request, TimePoint deadline,
-                                   ResponseStream& stream);
+                                   ResponseStream& stream, const TracePoint& trace);
   absl::StatusOr<RequestId> SubmitText(v1::GenerateRequest request, const RequestLimits& limits,
                                        RequestSpec spec, ResponseStream& stream);
   // Null where no prefix hits are predicted.

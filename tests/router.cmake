@@ -13,7 +13,7 @@ tandem_test(router_test
           unit/router/prefix_index_test.cc unit/router/prefix_routing_test.cc
           unit/router/queue_move_test.cc unit/router/registration_check_test.cc
           unit/router/request_ledger_test.cc unit/router/request_metrics_test.cc
-          unit/router/kv_fields_test.cc unit/router/request_options_test.cc unit/router/request_validation_test.cc unit/router/resume_leaving_test.cc
+          unit/router/kv_fields_test.cc unit/router/request_options_test.cc unit/router/request_spans_test.cc unit/router/request_validation_test.cc unit/router/resume_leaving_test.cc
           unit/router/resume_losses_test.cc unit/router/resume_numerics_test.cc
           unit/router/resume_stats_test.cc unit/router/router_test.cc
           unit/router/routing_policy_test.cc unit/router/stages_test.cc

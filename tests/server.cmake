@@ -52,6 +52,10 @@ tandem_watch_stack(http_test page_test)
 tandem_test(loadgen_backend_test SOURCES unit/loadgen/grpc_backend_test.cc
             unit/loadgen/openai_backend_test.cc DEPS tandem_http tandem_loadgen_backends tandem_proto)
 
+tandem_test(trace_transports_test
+  SOURCES unit/server/trace_transports_test.cc support/fake_collector.cc
+  DEPS tandem_server)
+
 tandem_fuzz_test(request_fuzz SOURCES fuzz/request_fuzz.cc DEPS tandem_server
   CORPUS fuzz/corpus/request)
 tandem_fuzz_test(worker_messages_fuzz SOURCES fuzz/worker_messages_fuzz.cc DEPS tandem_server
@@ -69,7 +73,7 @@ foreach(name routes_test several_choices_test cached_prompts_test endings_test w
              profile_command_test eval_command_test weights_hash_test bench_serve_test bench_sweep_test simulated_test
              prefix_routing_test several_routers_test request_options_test openai_integration_test chat_command_test
              tool_calls_test turns_integration_test hostile_http_test http_overload_test inspect_kv_test access_test
-             config_file_integration_test)
+             config_file_integration_test trace_tree_test)
   tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
               LABELS integration TIMEOUT 300)
 endforeach()
@@ -106,7 +110,7 @@ endif()
 
 target_sources(connections_test PRIVATE support/raw_connections.cc support/http_peer.cc)
 foreach(name chat_command_test openai_integration_test turns_integration_test tool_calls_test hostile_http_test
-             http_overload_test access_test)
+             http_overload_test access_test trace_tree_test)
   target_sources(${name} PRIVATE support/http_peer.cc)
 endforeach()
 tandem_long_test(hostile_http_long
@@ -115,6 +119,7 @@ tandem_long_test(hostile_http_long
 foreach(name standard_services_test watchdog_test)
   target_sources(${name} PRIVATE support/http_peer.cc)
 endforeach()
+target_sources(trace_tree_test PRIVATE support/fake_collector.cc)
 target_sources(silent_connection_test PRIVATE support/silent_proxy.cc)
 target_link_libraries(silent_connection_test PRIVATE tandem_transfer)
 

@@ -96,8 +96,12 @@ def of_http():
     return [line(row[0], kind(row[0]), "router", row[1]) for row in rows((ADMIN / "http_metrics.cc").read_text())]
 
 
+def of_trace():
+    return [line(row[0], kind(row[0]), "router, worker", row[1]) for row in rows((ADMIN / "trace_metrics.cc").read_text())]
+
+
 def all_metrics():
-    return of_status() + of_http() + of_field()
+    return of_status() + of_http() + of_trace() + of_field()
 
 
 def with_metrics(page):

@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <mutex>
@@ -50,6 +51,10 @@ absl::Status ToStatus(CURLcode code, const std::string& detail, const HttpReques
   return Unavailable("{}: {}", url, detail);
 }
 
+int IsUnwanted(void* request, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  return static_cast<const HttpRequest*>(request)->unwanted() ? 1 : 0;
+}
+
 // A handle of libcurl with the request that it points to.
 class EasyHandle {
  public:
@@ -93,6 +98,19 @@ class EasyHandle {
     curl_easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &code);
     return code;
   }
+  // Seconds or a date in the answer; nothing where it has none.
+  std::optional<Duration> retry_after() const {
+    curl_off_t seconds = 0;
+    curl_easy_getinfo(easy_, CURLINFO_RETRY_AFTER, &seconds);
+    if (seconds <= 0) return std::nullopt;
+    constexpr curl_off_t kDay = 24 * 3600;
+    return std::chrono::seconds(std::min(seconds, kDay));
+  }
+  void AskWhetherUnwanted() {
+    curl_easy_setopt(easy_, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(easy_, CURLOPT_XFERINFOFUNCTION, &IsUnwanted);
+    curl_easy_setopt(easy_, CURLOPT_XFERINFODATA, &request_);
+  }
   using OnBytes = size_t (*)(char*, size_t, size_t, void*);
   void SendBodyTo(OnBytes on_bytes, void* receiver) {
     curl_easy_setopt(easy_, CURLOPT_WRITEFUNCTION, on_bytes);
@@ -115,8 +133,16 @@ class EasyHandle {
   curl_slist* headers_ = nullptr;
 };
 
-size_t AppendTo(char* bytes, size_t size, size_t count, void* text) {
-  static_cast<std::string*>(text)->append(bytes, size * count);
+struct BoundedBody {
+  std::string& text;
+  const size_t max_bytes;
+};
+
+// Any other number than that of the bytes ends the transfer.
+size_t AppendTo(char* bytes, size_t size, size_t count, void* receiver) {
+  const BoundedBody& body = *static_cast<BoundedBody*>(receiver);
+  if (size * count > body.max_bytes - body.text.size()) return 0;
+  body.text.append(bytes, size * count);
   return size * count;
 }
 
@@ -125,9 +151,12 @@ size_t AppendTo(char* bytes, size_t size, size_t count, void* text) {
 absl::StatusOr<HttpAnswer> Fetch(const HttpRequest& request) {
   EasyHandle handle(request);
   HttpAnswer answer;
-  handle.SendBodyTo(AppendTo, &answer.body);
+  BoundedBody body{.text = answer.body, .max_bytes = request.max_answer_bytes};
+  handle.SendBodyTo(AppendTo, &body);
+  if (request.unwanted) handle.AskWhetherUnwanted();
   RETURN_IF_ERROR(handle.StatusOf(curl_easy_perform(handle.get())));
   answer.code = handle.code();
+  answer.retry_after = handle.retry_after();
   return answer;
 }
 

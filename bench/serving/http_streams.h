@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,11 +23,16 @@ struct HttpRequest {
   // Of HTTPS. Without authorities those that the system knows are trusted; the certificate is shown to
   // servers that ask for one.
   TlsFiles tls;
+  size_t max_answer_bytes = size_t{64} << 20;  // Fetch: a longer body is an error
+  // Fetch: asked about once a second, and more often while bytes move, whether the answer is not wanted
+  // any more. Empty: it is.
+  std::function<bool()> unwanted = nullptr;
 };
 
 struct HttpAnswer {
   long code = 0;
   std::string body;
+  std::optional<Duration> retry_after;  // where the answer has the header
 };
 
 // Sends the request and waits for the answer. UNAVAILABLE when there is none, FAILED_PRECONDITION

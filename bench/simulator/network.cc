@@ -148,9 +148,9 @@ std::unique_ptr<WorkerCall> SimulatedNetwork::Open(std::string_view kind,
 
 std::unique_ptr<WorkerCall> SimulatedNetwork::Generate(const WorkerEndpoint& worker,
                                                        const v1::GenerateOnWorkerRequest& request,
-                                                       TimePoint deadline,
+                                                       const CallOptions& options,
                                                        StreamHandlers handlers) {
-  auto made = std::make_shared<EngineRequest>(ToEngineRequest(request, deadline));
+  auto made = std::make_shared<EngineRequest>(ToEngineRequest(request, options.deadline));
   return Open("generate", worker, request.sequence().request_id(), std::move(handlers),
               [made](SimulatedWorker& there, OutputStream output) {
                 there.Submit(std::move(*made), std::nullopt, std::move(output));
@@ -159,8 +159,10 @@ std::unique_ptr<WorkerCall> SimulatedNetwork::Generate(const WorkerEndpoint& wor
 
 std::unique_ptr<WorkerCall> SimulatedNetwork::Prefill(const WorkerEndpoint& worker,
                                                       const v1::PrefillRequest& request,
-                                                      TimePoint deadline, StreamHandlers handlers) {
-  auto made = std::make_shared<EngineRequest>(ToEngineRequest(request.sequence(), deadline));
+                                                      const CallOptions& options,
+                                                      StreamHandlers handlers) {
+  auto made =
+      std::make_shared<EngineRequest>(ToEngineRequest(request.sequence(), options.deadline));
   return Open(
       "prefill", worker, request.sequence().request_id(), std::move(handlers),
       [made, target = ToHandoffTarget(request)](SimulatedWorker& there, OutputStream output) {
@@ -171,8 +173,9 @@ std::unique_ptr<WorkerCall> SimulatedNetwork::Prefill(const WorkerEndpoint& work
 
 std::unique_ptr<WorkerCall> SimulatedNetwork::Decode(const WorkerEndpoint& worker,
                                                      const v1::DecodeRequest& request,
-                                                     TimePoint deadline, StreamHandlers handlers) {
-  auto made = std::make_shared<DecodeRequest>(ToDecodeRequest(request, deadline));
+                                                     const CallOptions& options,
+                                                     StreamHandlers handlers) {
+  auto made = std::make_shared<DecodeRequest>(ToDecodeRequest(request, options.deadline));
   return Open("decode", worker, request.sequence().request_id(), std::move(handlers),
               [made](SimulatedWorker& there, OutputStream output) {
                 there.Decode(std::move(*made), std::move(output));
@@ -181,7 +184,8 @@ std::unique_ptr<WorkerCall> SimulatedNetwork::Decode(const WorkerEndpoint& worke
 
 std::unique_ptr<WorkerCall> SimulatedNetwork::Reserve(const WorkerEndpoint& endpoint,
                                                       const v1::ReserveRequest& request,
-                                                      TimePoint deadline, ReserveDone done) {
+                                                      const CallOptions& options,
+                                                      ReserveDone done) {
   AddToDigest("reserve", endpoint, request.request_id());
   SimulatedWorker& worker = Get(endpoint);
   auto call = std::make_shared<Reserving>(Reserving{.worker = worker, .done = std::move(done)});
@@ -200,7 +204,7 @@ std::unique_ptr<WorkerCall> SimulatedNetwork::Reserve(const WorkerEndpoint& endp
     answer(Lost(), {});
   } else {
     Send(worker, [call, answer,
-                  wanted = ToReserveRequest(request, deadline)](SimulatedWorker& there) {
+                  wanted = ToReserveRequest(request, options.deadline)](SimulatedWorker& there) {
       if (call->closed) return;
       if (!wanted.ok()) return answer({wanted.status()}, {});
       call->ticket = there.Reserve(*wanted, [&there, answer](absl::StatusOr<Reservation> made) {

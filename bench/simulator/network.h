@@ -42,14 +42,15 @@ class SimulatedNetwork final : public WorkerClient {
 
   std::unique_ptr<WorkerCall> Generate(const WorkerEndpoint& worker,
                                        const v1::GenerateOnWorkerRequest& request,
-                                       TimePoint deadline, StreamHandlers handlers) override;
+                                       const CallOptions& options,
+                                       StreamHandlers handlers) override;
   std::unique_ptr<WorkerCall> Prefill(const WorkerEndpoint& worker,
-                                      const v1::PrefillRequest& request, TimePoint deadline,
+                                      const v1::PrefillRequest& request, const CallOptions& options,
                                       StreamHandlers handlers) override;
   std::unique_ptr<WorkerCall> Decode(const WorkerEndpoint& worker, const v1::DecodeRequest& request,
-                                     TimePoint deadline, StreamHandlers handlers) override;
+                                     const CallOptions& options, StreamHandlers handlers) override;
   std::unique_ptr<WorkerCall> Reserve(const WorkerEndpoint& worker,
-                                      const v1::ReserveRequest& request, TimePoint deadline,
+                                      const v1::ReserveRequest& request, const CallOptions& options,
                                       ReserveDone done) override;
   void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) override;
   // Requests of a simulation have one choice, which ends by itself.

@@ -17,6 +17,7 @@ struct IncomingKv {
   std::optional<ReservationId> awaiting;   // until its KV is complete and the sequence owns it
   std::vector<SampledToken> first_tokens;  // one per choice, or one for all beams
   uint64_t hidden_bytes = 0;               // KV that had landed when the request arrived
+  uint64_t received_bytes = 0;             // KV that had landed when it was complete
   std::optional<DType> sent_dtype;         // when the KV came in a narrower dtype than the pool's
 };
 

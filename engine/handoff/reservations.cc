@@ -145,6 +145,7 @@ void Reservations::StartDecode(RequestState& request, TimePoint arrived) {
   IncomingKv& incoming = *request.incoming();
   const SequenceId id = core_.requests.NewSequenceId();
   incoming.sent_dtype = core_.receiver.NarrowerDType(*incoming.awaiting);
+  incoming.received_bytes = core_.receiver.LandedBytes(*incoming.awaiting);
   const int32_t stored = StoredTokens(request.spec.prompt.size(), request.spec.eviction);
   request.evicts_again = core_.receiver.EvictsAgain(*incoming.awaiting);
   SequenceSpec spec = SpecOfStored(id, request.spec, stored);

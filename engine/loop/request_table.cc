@@ -83,6 +83,7 @@ void RequestTable::End(RequestState& request, FinishInfo info) {
   info.stages = request.stages;
   info.cached_tokens = request.counts.cached_tokens;
   if (const IncomingKv* incoming = request.incoming()) {
+    info.kv.raw_bytes = incoming->received_bytes;
     info.kv.hidden_bytes = incoming->hidden_bytes;
   }
   info.preemptions = request.counts.preemptions;

@@ -24,6 +24,23 @@ RequestPart PartOf(RequestPart::Kind kind, const RequestSpec& spec, const Expect
           .most_output_tokens = expected.most_output_tokens};
 }
 
+CallOptions OptionsOf(const AttemptParts& parts, const RequestSpec& spec) {
+  return {.deadline = spec.deadline, .trace = parts.trace};
+}
+
+// The prefill worker has just said that the decode worker has the KV, and how long that took.
+void TraceHandoff(const AttemptParts& parts, const v1::KvReport& kv) {
+  if (!parts.trace.records() || kv.duration_us() == 0) return;
+  const TimePoint now = parts.clock.Now();
+  const TracePoint span = parts.trace.Begin("hand_off", SpanKind::kInternal,
+                                            now - std::chrono::microseconds(kv.duration_us()));
+  span.Set("tandem.kv.bytes", static_cast<int64_t>(kv.raw_bytes()));
+  span.Set("tandem.kv.wire_bytes", static_cast<int64_t>(kv.wire_bytes()));
+  span.Set("tandem.kv.codec", kv.codec());
+  span.Set("tandem.kv.exposed_ms", static_cast<double>(kv.exposed_us()) / 1e3);
+  span.End(now);
+}
+
 }  // namespace
 
 Attempt::Attempt(const AttemptParts& parts, const RequestSpec& spec, OutputRelay& relay,
@@ -55,7 +72,7 @@ void Attempt::Generate() {
   reports_.accounted = true;  // no KV moves
   prefill_.call =
       parts_.workers.Generate(EndpointOf(workers_.prefill), requests_.Generate(TakeContinued()),
-                              spec_.deadline, PrefillHandlers());
+                              OptionsOf(parts_, spec_), PrefillHandlers());
 }
 
 void Attempt::Reserve(ReserveMode mode) {
@@ -70,7 +87,7 @@ void Attempt::Reserve(ReserveMode mode) {
   v1::ReserveRequest request = requests_.Reserve();
   request.set_at_once(mode == ReserveMode::kRefuse);
   reservation_.call =
-      parts_.workers.Reserve(EndpointOf(decode), request, spec_.deadline,
+      parts_.workers.Reserve(EndpointOf(decode), request, OptionsOf(parts_, spec_),
                              [this](const CallEnd& end, const v1::ReserveResponse& response) {
                                OnReserved(end, response);
                              });
@@ -100,8 +117,8 @@ void Attempt::Prefill() {
   v1::PrefillRequest request = requests_.Prefill(reservation_.target);
   // The client has the log-probabilities of the prompt if it has a token.
   if (continues_) request.mutable_sequence()->clear_prompt_logprobs();
-  prefill_.call = parts_.workers.Prefill(EndpointOf(workers_.prefill), request, spec_.deadline,
-                                         PrefillHandlers());
+  prefill_.call = parts_.workers.Prefill(EndpointOf(workers_.prefill), request,
+                                         OptionsOf(parts_, spec_), PrefillHandlers());
 }
 
 void Attempt::Decode() {
@@ -115,7 +132,7 @@ void Attempt::Decode() {
   const v1::DecodeRequest request =
       requests_.Decode(reservation_.target, std::move(first_tokens), TakeContinued());
   decode_call_ = parts_.workers.Decode(
-      EndpointOf(*workers_.decode), request, spec_.deadline,
+      EndpointOf(*workers_.decode), request, OptionsOf(parts_, spec_),
       {.on_event = [this](const v1::WorkerEvent& event) { OnDecodeEvent(event); },
        .on_end = [this](const CallEnd& end) { OnDecodeEnd(end); }});
 }
@@ -172,6 +189,7 @@ void Attempt::OnPrefillEvent(const v1::WorkerEvent& event) {
       reports_.evicted_tokens = event.finish().evicted_tokens();
       prefill_.claim.Record(reports_.cached_tokens);
       reports_.preemptions += event.finish().preemptions();
+      TraceHandoff(parts_, reports_.kv);
       return SetAccounted();
     case v1::WorkerEvent::EVENT_NOT_SET:
       return;
@@ -264,6 +282,7 @@ void Attempt::OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& en
 }
 
 void Attempt::Fail(const WorkerRef& worker, const CallEnd& end) {
+  if (parts_.trace.records()) parts_.trace.End(parts_.clock.Now(), end.status);
   const AttemptFailure failure = {.worker = worker,
                                   .end = end,
                                   .stage = stage_,
@@ -287,6 +306,7 @@ void Attempt::Stop() {
   prefill_.charge.Reset();
   prefill_.claim.Reset();
   reservation_.charge.Reset();
+  if (parts_.trace.records()) parts_.trace.End(parts_.clock.Now());
 }
 
 void Attempt::LeaveQueue() {

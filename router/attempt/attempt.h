@@ -64,6 +64,7 @@ struct AttemptParts {
   WorkerClient& workers;
   const Clock& clock;
   PrefixIndex* prefixes = nullptr;  // null: no hits are predicted
+  TracePoint trace = {};            // the span of the attempt, where its request is traced
 };
 
 // One attempt of a request at its workers: the calls to them, the load that they are charged with,

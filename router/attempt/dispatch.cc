@@ -34,8 +34,8 @@ RouteQuery WithPlaces(RouteQuery query, const RouterParts& parts, const RequestS
 
 // The request takes this route.
 void CountRoute(const RouterParts& parts, const RequestSpec& spec, const RouteDecision& decision) {
-  LogDebug("route request={} prefill={} decode={} {}", spec.id, decision.prefill.name,
-           decision.decode.name, ToText(decision.score));
+  LogDebug("route request_id={} trace_id={} prefill={} decode={} {}", spec.id, spec.trace_id(),
+           decision.prefill.name, decision.decode.name, ToText(decision.score));
   parts.routing.Count(decision);
   if (parts.sessions != nullptr && spec.session != 0) {
     parts.sessions->Set(spec.session, {.prefill = decision.prefill, .decode = decision.decode});
@@ -58,6 +58,41 @@ absl::Status CheckStart(const RouterParts& parts, const RequestSpec& spec,
                                      .ttft_slo = spec.slo.ttft});
 }
 
+std::string_view NameOf(DecisionCause cause) {
+  switch (cause) {
+    case DecisionCause::kArrival:
+      return "arrival";
+    case DecisionCause::kRefused:
+      return "refused";
+    case DecisionCause::kResumed:
+      return "resumed";
+    case DecisionCause::kMoved:
+      return "moved";
+  }
+  return "unknown";
+}
+
+// The span of the decision on a route, and of the wait for a worker before it.
+void TraceDecision(const RequestSpec& spec, TimePoint since, TimePoint now,
+                   const absl::Status& status) {
+  if (!spec.trace.records()) return;
+  spec.trace.Begin("route", SpanKind::kInternal, since).End(now, status);
+}
+
+TracePoint TraceAttempt(const RouterParts& parts, const RequestSpec& spec,
+                        const RouteDecision& decision, DecisionCause cause, uint64_t number) {
+  if (!spec.trace.records()) return spec.trace;
+  const TracePoint span = spec.trace.Begin("attempt", SpanKind::kInternal, parts.clock.Now());
+  const bool is_unified = decision.route == v1::ROUTE_UNIFIED;
+  span.Set("tandem.attempt", static_cast<int64_t>(number));
+  span.Set("tandem.decision.cause", std::string(NameOf(cause)));
+  span.Set("tandem.decision.score", ToText(decision.score));
+  span.Set("tandem.route", is_unified ? "unified" : "disaggregated");
+  span.Set("tandem.worker.prefill", decision.prefill.name);
+  if (!is_unified) span.Set("tandem.worker.decode", decision.decode.name);
+  return span;
+}
+
 void LeaveQueue(const RouterParts& parts, Attempt& attempt, QueueMove& move) {
   move.OnMoved();
   parts.reroutes.CountMoved();
@@ -76,6 +111,7 @@ Dispatch::Dispatch(const RouterParts& parts, const RequestSpec& spec, DispatchOb
 Dispatch::~Dispatch() { Abandon(); }
 
 void Dispatch::Decide() {
+  if (state_ != State::kWaiting) earlier_.decides_since = parts_.clock.Now();
   state_ = State::kDeciding;
   std::shared_ptr<const ClusterView> view = parts_.cluster.View();
   absl::StatusOr<RouteDecision> decision = Choose(*view);
@@ -95,6 +131,7 @@ void Dispatch::Decide() {
       parts_.reroutes.Count(KindOf(attempt_->workers(), *decision),
                             std::string(failover_.last_failure().message()));
     }
+    TraceDecision(spec_, earlier_.decides_since, parts_.clock.Now(), absl::OkStatus());
     return StartAttempt(*decision, std::move(view), cause);
   }
   const std::optional<TimePoint> scheduled = failover_.retry_deadline();
@@ -103,7 +140,8 @@ void Dispatch::Decide() {
   if (step.action == FailoverStep::Action::kWait) {
     state_ = State::kWaiting;
     observer_.OnWaits();
-    LogDebug("wait request={} for=\"{}\"", spec_.id, std::string(decision.status().message()));
+    LogDebug("wait request_id={} trace_id={} for=\"{}\"", spec_.id, spec_.trace_id(),
+             std::string(decision.status().message()));
     if (failover_.retry_deadline() != scheduled) ScheduleRetry();
     return;
   }
@@ -112,6 +150,7 @@ void Dispatch::Decide() {
     const Duration next_report = parts_.cluster.options().heartbeat;
     SetRetryAfter(step.status, std::chrono::duration_cast<std::chrono::milliseconds>(next_report));
   }
+  TraceDecision(spec_, earlier_.decides_since, parts_.clock.Now(), step.status);
   Fail(step.status);
 }
 
@@ -145,7 +184,8 @@ std::unique_ptr<Attempt> Dispatch::NewAttempt(const RouteDecision& decision,
                            .ledger = parts_.ledger,
                            .workers = parts_.workers,
                            .clock = parts_.clock,
-                           .prefixes = parts_.prefixes};
+                           .prefixes = parts_.prefixes,
+                           .trace = TraceAttempt(parts_, spec_, decision, cause, attempts_ + 1)};
   const RouteQuery query = Query();
   const ExpectedWork expected{.prompt_tokens = query.prompt_tokens,
                               .output_tokens = query.expected_output_tokens,
@@ -222,7 +262,8 @@ void Dispatch::OnAttemptFailed(Attempt& attempt, const AttemptFailure& failure) 
     case FailoverStep::Action::kResume:
       return Resume(step.cause);
     case FailoverStep::Action::kTryAnother:
-      LogInfo("reroute request={} status=\"{}\"", spec_.id, step.status.ToString());
+      LogInfo("reroute request_id={} trace_id={} status=\"{}\"", spec_.id, spec_.trace_id(),
+              step.status.ToString());
       refused_ = true;
       attempt_->Stop();
       next_.reset();
@@ -250,9 +291,9 @@ bool Dispatch::LeaveAttempt(ResumeCause cause) {
   next_.reset();
   parts_.resumes.Count(cause);
   const AttemptWorkers& left = attempt_->workers();
-  LogInfo("resume request={} number={} cause={} prefill={} decode={} why=\"{}\"", spec_.id,
-          failover_.resumes(), Name(cause), left.prefill.id.name, left.output().id.name,
-          failover_.last_failure().ToString());
+  LogInfo("resume request_id={} trace_id={} number={} cause={} prefill={} decode={} why=\"{}\"",
+          spec_.id, spec_.trace_id(), failover_.resumes(), Name(cause), left.prefill.id.name,
+          left.output().id.name, failover_.last_failure().ToString());
   relay_.Interrupt(cause);
   ScheduleRetry();
   return true;
@@ -324,8 +365,8 @@ void Dispatch::OnClusterChanged() {
       !QueueMove::IsBetter(*worker, *other, *view, spec_.width(), query.context_tokens)) {
     return queue_move_.OnStays(now);
   }
-  LogDebug("move request={} from={} prefill={} decode={}", spec_.id, worker->id.name,
-           other->prefill.name, other->decode.name);
+  LogDebug("move request_id={} trace_id={} from={} prefill={} decode={}", spec_.id,
+           spec_.trace_id(), worker->id.name, other->prefill.name, other->decode.name);
   if (other->route == v1::ROUTE_UNIFIED) {
     LeaveQueue(parts_, *attempt_, queue_move_);
     return StartAttempt(*other, std::move(view), DecisionCause::kMoved);

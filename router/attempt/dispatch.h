@@ -31,6 +31,7 @@ namespace tandem {
 class AnswerBuffers;
 class RequestMetrics;
 class Tokenizer;
+class Tracer;
 
 // What every request of a router works with; outlives them.
 struct RouterParts {
@@ -53,6 +54,8 @@ struct RouterParts {
   PrefixIndex* prefixes = nullptr;         // null: no prefix hits are predicted
   SessionTable* sessions = nullptr;        // null: requests of one session are placed like others
   RouteProofs* proofs = nullptr;           // null: nobody asks which routes work
+  const Tracer* tracer = nullptr;          // null: requests belong to no trace
+  bool log_requests = false;  // each that ends, with its tenant, whatever the log's level
 };
 
 // Where a request runs or ran, and what that cost so far.
@@ -114,6 +117,7 @@ class Dispatch final : private AttemptOwner {
   enum class State : uint8_t { kDeciding, kWaiting, kRunning, kEnded };
   // The attempts before attempt_.
   struct EarlierAttempts {
+    TimePoint decides_since;  // the latest decision, with the wait for a worker that can take it
     TimePoint first_began;
     ReserveTimes reserve;
     Duration rest{};  // RequestReport::earlier_attempts

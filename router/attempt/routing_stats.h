@@ -22,6 +22,7 @@ class RoutingStats {
 
   void Count(const RouteDecision& taken);
   v1::RoutingUse Use() const;
+  const std::string& policy() const { return policy_; }
 
  private:
   static constexpr size_t kNumBases = 3;

@@ -10,6 +10,7 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/support/client_callback.h"
 #include "router/client/retry_metadata.h"
+#include "router/client/trace_metadata.h"
 #include "security/grpc/channel_tls.h"
 
 namespace tandem {
@@ -19,6 +20,11 @@ std::chrono::system_clock::time_point ToSystemTime(TimePoint deadline) {
   const auto now = std::chrono::system_clock::now();
   const auto left = deadline - std::chrono::steady_clock::now();
   return now + std::chrono::duration_cast<std::chrono::system_clock::duration>(left);
+}
+
+void Apply(const CallOptions& options, grpc::ClientContext& context) {
+  if (options.deadline != kNoDeadline) context.set_deadline(ToSystemTime(options.deadline));
+  if (const auto trace = options.trace.context()) SendTraceContext(*trace, context);
 }
 
 CallEnd ToCallEnd(const grpc::Status& status, const grpc::ClientContext& context) {
@@ -37,9 +43,9 @@ CallEnd ToCallEnd(const grpc::Status& status, const grpc::ClientContext& context
 class StreamCall final : public grpc::ClientReadReactor<v1::WorkerEvent>,
                          public std::enable_shared_from_this<StreamCall> {
  public:
-  StreamCall(std::shared_ptr<EventLoop> loop, TimePoint deadline, StreamHandlers handlers)
+  StreamCall(std::shared_ptr<EventLoop> loop, const CallOptions& options, StreamHandlers handlers)
       : loop_(std::move(loop)), handlers_(std::move(handlers)) {
-    if (deadline != kNoDeadline) context_.set_deadline(ToSystemTime(deadline));
+    Apply(options, context_);
   }
 
   grpc::ClientContext& context() { return context_; }
@@ -196,9 +202,9 @@ GrpcWorkerClient::Channel& GrpcWorkerClient::ChannelTo(const WorkerEndpoint& wor
 
 std::unique_ptr<WorkerCall> GrpcWorkerClient::Generate(const WorkerEndpoint& worker,
                                                        const v1::GenerateOnWorkerRequest& request,
-                                                       TimePoint deadline,
+                                                       const CallOptions& options,
                                                        StreamHandlers handlers) {
-  auto call = std::make_shared<StreamCall>(loop_, deadline, std::move(handlers));
+  auto call = std::make_shared<StreamCall>(loop_, options, std::move(handlers));
   StubFor(worker).async()->Generate(&call->context(), &request, call.get());
   call->Start();
   return std::make_unique<StreamHandle>(std::move(call));
@@ -206,8 +212,9 @@ std::unique_ptr<WorkerCall> GrpcWorkerClient::Generate(const WorkerEndpoint& wor
 
 std::unique_ptr<WorkerCall> GrpcWorkerClient::Prefill(const WorkerEndpoint& worker,
                                                       const v1::PrefillRequest& request,
-                                                      TimePoint deadline, StreamHandlers handlers) {
-  auto call = std::make_shared<StreamCall>(loop_, deadline, std::move(handlers));
+                                                      const CallOptions& options,
+                                                      StreamHandlers handlers) {
+  auto call = std::make_shared<StreamCall>(loop_, options, std::move(handlers));
   StubFor(worker).async()->Prefill(&call->context(), &request, call.get());
   call->Start();
   return std::make_unique<StreamHandle>(std::move(call));
@@ -215,8 +222,9 @@ std::unique_ptr<WorkerCall> GrpcWorkerClient::Prefill(const WorkerEndpoint& work
 
 std::unique_ptr<WorkerCall> GrpcWorkerClient::Decode(const WorkerEndpoint& worker,
                                                      const v1::DecodeRequest& request,
-                                                     TimePoint deadline, StreamHandlers handlers) {
-  auto call = std::make_shared<StreamCall>(loop_, deadline, std::move(handlers));
+                                                     const CallOptions& options,
+                                                     StreamHandlers handlers) {
+  auto call = std::make_shared<StreamCall>(loop_, options, std::move(handlers));
   StubFor(worker).async()->Decode(&call->context(), &request, call.get());
   call->Start();
   return std::make_unique<StreamHandle>(std::move(call));
@@ -224,10 +232,11 @@ std::unique_ptr<WorkerCall> GrpcWorkerClient::Decode(const WorkerEndpoint& worke
 
 std::unique_ptr<WorkerCall> GrpcWorkerClient::Reserve(const WorkerEndpoint& worker,
                                                       const v1::ReserveRequest& request,
-                                                      TimePoint deadline, ReserveDone done) {
+                                                      const CallOptions& options,
+                                                      ReserveDone done) {
   auto call = std::make_shared<ReserveCall>();
   call->request = request;
-  if (deadline != kNoDeadline) call->context.set_deadline(ToSystemTime(deadline));
+  Apply(options, call->context);
   StubFor(worker).async()->Reserve(
       &call->context, &call->request, &call->response,
       [this, loop = loop_, worker, call, done = std::move(done)](const grpc::Status& status) {

@@ -9,6 +9,7 @@
 #include "router/cluster/cluster_view.h"
 #include "tandem/v1/kv_transfer.pb.h"
 #include "tandem/v1/worker.pb.h"
+#include "tracing/request_trace.h"
 
 namespace tandem {
 
@@ -50,25 +51,34 @@ struct StreamHandlers {
 // answering that it serves.
 enum class Health : bool { kNotServing, kServing };
 
+// What a call is made with besides its request.
+struct CallOptions {
+  TimePoint deadline = kNoDeadline;  // the worker gets it, too
+  TracePoint trace = {};             // of the request; the worker gets the context
+};
+
 using ReserveDone = std::function<void(const CallEnd&, const v1::ReserveResponse&)>;
 
-// The calls that a router makes to workers. None of them blocks. The worker gets the deadline, too.
+// The calls that a router makes to workers. None of them blocks.
 // Thread: the router's loop.
 class WorkerClient {
  public:
   virtual ~WorkerClient() = default;
   virtual std::unique_ptr<WorkerCall> Generate(const WorkerEndpoint& worker,
                                                const v1::GenerateOnWorkerRequest& request,
-                                               TimePoint deadline, StreamHandlers handlers) = 0;
+                                               const CallOptions& options,
+                                               StreamHandlers handlers) = 0;
   virtual std::unique_ptr<WorkerCall> Prefill(const WorkerEndpoint& worker,
-                                              const v1::PrefillRequest& request, TimePoint deadline,
+                                              const v1::PrefillRequest& request,
+                                              const CallOptions& options,
                                               StreamHandlers handlers) = 0;
   virtual std::unique_ptr<WorkerCall> Decode(const WorkerEndpoint& worker,
-                                             const v1::DecodeRequest& request, TimePoint deadline,
+                                             const v1::DecodeRequest& request,
+                                             const CallOptions& options,
                                              StreamHandlers handlers) = 0;
   virtual std::unique_ptr<WorkerCall> Reserve(const WorkerEndpoint& worker,
-                                              const v1::ReserveRequest& request, TimePoint deadline,
-                                              ReserveDone done) = 0;
+                                              const v1::ReserveRequest& request,
+                                              const CallOptions& options, ReserveDone done) = 0;
   // Sent without waiting for the answer: if it does not arrive, the reservation's lease lapses.
   virtual void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) = 0;
   // Sent without waiting for the answer: if it does not arrive, the choice runs to its own end and

@@ -31,9 +31,9 @@ Choice::Choice(const RequestSpec& spec, int32_t index, const Tokenizer* tokenize
       text_(tokenizer, {.stop_strings = spec.stop_strings,
                         .stop_token_ids = ToVector(spec.sequence.stop_token_ids()),
                         .min_tokens = spec.sequence.sampling().min_tokens(),
-                        .stop_text = spec.stop_text,
-                        .special_text = spec.special_text,
-                        .shown_special_ids = spec.shown_special_ids}) {
+                        .stop_text = spec.special.stop,
+                        .special_text = spec.special.tokens,
+                        .shown_special_ids = spec.special.shown_ids}) {
   times_.received = spec.received;
 }
 

@@ -1,13 +1,18 @@
 #include "router/request/request.h"
 
 #include <algorithm>
+#include <limits>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
+#include "base/log_setup.h"
 #include "base/retry_after.h"
 #include "base/simulated_model.h"
 #include "base/status.h"
 #include "router/request/best_choices.h"
+#include "router/request/request_spans.h"
 
 namespace tandem {
 namespace {
@@ -36,13 +41,49 @@ v1::KvHandoff ToHandoff(const RequestReport& report) {
   return handoff;
 }
 
-void LogEnd(const RequestSpec& spec, int32_t completion_tokens, int32_t resumes, Duration took,
-            const absl::Status& status) {
-  LogInfo(
-      "request id={} choices={} prompt_tokens={} completion_tokens={} resumes={} "
-      "e2e_ms={:.1f} status={}",
-      spec.id, spec.sequence.n(), spec.sequence.prompt_size(), completion_tokens, resumes,
-      ToMilliseconds(took), status.ok() ? "OK" : status.ToString());
+struct LoggedEnd {
+  const RequestReport& report;
+  const std::optional<v1::ChoiceFinish>& longest;  // of its choices; nothing where none has ended
+  int32_t completion_tokens = 0;
+  Duration took{};
+  const absl::Status& status;
+};
+
+const char* RouteOf(const RequestReport& report) {
+  if (report.route == v1::ROUTE_AUTO) return "";  // no worker was chosen
+  return report.route == v1::ROUTE_UNIFIED ? "unified" : "disaggregated";
+}
+
+// Fields without a value are not written: NaN is none.
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+constexpr char kEndFormat[] =
+    "request request_id={} trace_id={} span_id={} model={} route={} prefill={} decode={} "
+    "choices={} prompt_tokens={} completion_tokens={} cached_tokens={} resumes={} ttft_ms={:.1f} "
+    "tpot_ms={:.3f} e2e_ms={:.1f} tenant={} status={}";
+
+// The one line of each request. The tenant is only in it where the router's owner wants lines of all
+// requests.
+void LogEnd(const RequestSpec& spec, const LoggedEnd& end, bool always) {
+  if (!always && !IsLogged(LogLevel::kInfo)) return;
+  const std::string trace_id = spec.trace_id();
+  const std::string span_id = spec.span_id();
+  const std::string status = end.status.ok() ? "OK" : end.status.ToString();
+  const std::string tenant = always ? spec.sequence.tenant() : "";
+  const int32_t choices = spec.sequence.n();
+  const int32_t prompt_tokens = spec.sequence.prompt_size();
+  const bool has_tokens = end.longest && end.longest->completion_tokens() > 0;
+  const double ttft_ms = has_tokens ? end.longest->stages().ttft_ms() : kUnknown;
+  const double tpot_ms = has_tokens ? end.longest->tpot_ms() : kUnknown;
+  const double e2e_ms = ToMilliseconds(end.took);
+  const auto write = [&](const auto&... values) {
+    if (always) return LogAlways(kEndFormat, values...);
+    LogInfo(kEndFormat, values...);
+  };
+  write(spec.id, trace_id, span_id, spec.model, RouteOf(end.report), end.report.prefill.name,
+        end.report.decode.name, choices, prompt_tokens, end.completion_tokens,
+        end.report.last.cached_tokens, end.report.resumes, ttft_ms, tpot_ms, e2e_ms, tenant,
+        status);
 }
 
 }  // namespace
@@ -51,15 +92,13 @@ Request::Request(const RouterParts& parts, RequestSpec spec, ResponseStream& str
                  std::function<void()> ended, std::function<void(Request&)> waits)
     : spec_(std::move(spec)),
       clock_(parts.clock),
-      decisions_(parts.decisions),
-      admission_(parts.admission),
+      parts_(parts),
       meter_(parts.metrics, spec_),
       stream_(stream),
       ended_callback_(std::move(ended)),
       waits_callback_(std::move(waits)),
       dispatch_(parts, spec_, *this),
-      length_forecasts_(parts.length_forecasts),
-      forecast_(length_forecasts_.Predict(spec_.length_query())) {
+      forecast_(parts.length_forecasts.Predict(spec_.length_query())) {
   for (int32_t i = 0; i < spec_.sequence.n(); ++i) {
     choices_.push_back({.choice = Choice(spec_, i, parts.tokenizer), .unsent = {}});
   }
@@ -118,10 +157,11 @@ void Request::OnChoiceOver(const Choice& choice) {
 void Request::ObserveLength(const Choice& choice) {
   if (!spec_.may_stop() || choice.completion_tokens() == 0) return;
   const LengthQuery query = spec_.length_query();
-  if (!choice.ended()) return length_forecasts_.OnInterrupted(query, choice.completion_tokens());
+  if (!choice.ended())
+    return parts_.length_forecasts.OnInterrupted(query, choice.completion_tokens());
   const bool stopped = choice.reason() == v1::FINISH_REASON_STOP;
-  length_forecasts_.OnEnded(query, forecast_, choice.completion_tokens(),
-                            stopped ? FinishKind::kStopped : FinishKind::kCapped);
+  parts_.length_forecasts.OnEnded(query, forecast_, choice.completion_tokens(),
+                                  stopped ? FinishKind::kStopped : FinishKind::kCapped);
 }
 
 bool Request::NeedsDecode() const {
@@ -132,7 +172,7 @@ bool Request::NeedsDecode() const {
 void Request::OnAccounted() {
   const RequestReport report = dispatch_.Report();
   if (report.route == v1::ROUTE_DISAGGREGATED && report.last.prefill_finished) {
-    decisions_.SetHandoff(spec_, ToHandoff(report));
+    parts_.decisions.SetHandoff(spec_, ToHandoff(report));
   }
   SendFinishes();
 }
@@ -179,7 +219,7 @@ v1::ChoiceFinish Request::MakeFinish(const Choice& choice) {
   finish.set_route(report.route);
   finish.set_prefill_worker(report.prefill.name);
   finish.set_decode_worker(report.decode.name);
-  if (auto predicted = decisions_.PredictionFor(spec_, finish)) {
+  if (auto predicted = parts_.decisions.PredictionFor(spec_, finish)) {
     *finish.mutable_predicted() = *std::move(predicted);
   }
   if (report.route == v1::ROUTE_DISAGGREGATED)
@@ -244,25 +284,43 @@ void Request::End(const absl::Status& status) {
   for (const ChoiceState& one : choices_) {
     if (!one.choice.ended()) ObserveLength(one.choice);
   }
-  meter_.OnEnd(status, longest_, CompletionTokens(), dispatch_.Report().last, clock_.Now());
+  const RequestReport report = dispatch_.Report();
+  meter_.OnEnd(status, longest_, CompletionTokens(), report.last, clock_.Now());
+  LogEnd(spec_,
+         {.report = report,
+          .longest = longest_,
+          .completion_tokens = CompletionTokens(),
+          .took = clock_.Now() - spec_.received,
+          .status = status},
+         parts_.log_requests);
   RecordEnd(status);
-  admission_.ChargeTokens(spec_.sequence.tenant(), CompletionTokens(), clock_.Now());
-  LogEnd(spec_, CompletionTokens(), dispatch_.Report().resumes, clock_.Now() - spec_.received,
-         status);
+  parts_.admission.ChargeTokens(spec_.sequence.tenant(), CompletionTokens(), clock_.Now());
   stream_.End(status);
   ended_callback_();
 }
 
 void Request::RecordEnd(const absl::Status& status) {
   const RequestReport report = dispatch_.Report();
+  if (spec_.trace.records()) {
+    std::vector<v1::FinishReason> reasons;
+    for (const ChoiceState& one : choices_) reasons.push_back(one.choice.reason());
+    EndRequestTrace(spec_,
+                    {.status = status,
+                     .report = report,
+                     .longest = longest_,
+                     .finish_reasons = std::move(reasons),
+                     .completion_tokens = CompletionTokens(),
+                     .policy = parts_.routing.policy()},
+                    clock_.Now());
+  }
   if (longest_) longest_->clear_stop();  // it is the client's text, which is not kept
-  decisions_.End(spec_, {.status = status,
-                         .finish = std::move(longest_),
-                         .admission = report.last.reserve.waiting,
-                         .resumes = report.resumes,
-                         .cached_tokens = report.last.cached_tokens,
-                         .evicted_tokens = report.last.evicted_tokens,
-                         .sent_whole = spec_.has_beams()});
+  parts_.decisions.End(spec_, {.status = status,
+                               .finish = std::move(longest_),
+                               .admission = report.last.reserve.waiting,
+                               .resumes = report.resumes,
+                               .cached_tokens = report.last.cached_tokens,
+                               .evicted_tokens = report.last.evicted_tokens,
+                               .sent_whole = spec_.has_beams()});
 }
 
 int32_t Request::CompletionTokens() const {

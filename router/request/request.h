@@ -20,7 +20,7 @@ namespace tandem {
 // Thread: the router's loop.
 class Request final : public DispatchObserver {
  public:
-  // `ended` is called once, after the stream's End; it may destroy the request only later. `waits` is
+  // `parts` outlives it. `ended` is called once, after the stream's End; it may destroy the request only later. `waits` is
   // called whenever the request begins to wait for news of the workers: it needs OnClusterChanged from
   // then on, as long as waits().
   Request(const RouterParts& parts, RequestSpec spec, ResponseStream& stream,
@@ -62,13 +62,13 @@ class Request final : public DispatchObserver {
   void SendSummary();
   void Send(const v1::GenerateResponse& response);
   void End(const absl::Status& status);
+  // In the log of decisions and in the trace.
   void RecordEnd(const absl::Status& status);
   int32_t CompletionTokens() const;
 
   const RequestSpec spec_;
   const Clock& clock_;
-  DecisionLog& decisions_;
-  AdmissionControl& admission_;
+  const RouterParts& parts_;
   RequestMeter meter_;
   ResponseStream& stream_;
   const std::function<void()> ended_callback_;
@@ -76,7 +76,6 @@ class Request final : public DispatchObserver {
   std::vector<ChoiceState> choices_;
   std::optional<v1::ChoiceFinish> longest_;  // of the choices whose finishes were made
   Dispatch dispatch_;
-  LengthForecasts& length_forecasts_;
   const LengthForecast forecast_;  // of each choice, when the request came
   bool ended_ = false;
 };

@@ -12,6 +12,7 @@
 #include "router/prefix/prompt_hashes.h"
 #include "tandem/v1/inference.pb.h"
 #include "tandem/v1/worker.pb.h"
+#include "tracing/request_trace.h"
 
 namespace tandem {
 
@@ -23,9 +24,12 @@ struct RequestSpec {
   std::vector<std::string> stop_strings;
   // Whether the text has the stop string, or the stop token, that ended it, and special tokens.
   enum class Text : uint8_t { kLeftOut, kIncluded };
-  Text stop_text = Text::kLeftOut;
-  Text special_text = Text::kLeftOut;
-  std::vector<int32_t> shown_special_ids = {};  // sorted; part of the text in any case
+  struct SpecialTexts {
+    Text stop = Text::kLeftOut;
+    Text tokens = Text::kLeftOut;
+    std::vector<int32_t> shown_ids = {};  // sorted; special tokens that are shown in any case
+  };
+  SpecialTexts special = {};
   int32_t n = 1;  // choices that the client gets: the best of those, if fewer
   // Whether the client wants log-probabilities; ranking needs them in any case.
   enum class Logprobs : uint8_t { kUnwanted, kWanted } logprobs = Logprobs::kUnwanted;
@@ -36,6 +40,13 @@ struct RequestSpec {
   std::shared_ptr<const PromptHashes> prompt_hashes = nullptr;
   TimePoint received;
   TimePoint deadline = kNoDeadline;
+  // The span that stands for the request, where it is traced. The loop's thread has it once the request
+  // is in flight.
+  TracePoint trace = {};
+
+  // Of the trace that it belongs to and of its span there, as logs show them; empty where there is none.
+  std::string trace_id() const { return trace.trace == nullptr ? "" : trace.trace->trace_id(); }
+  std::string span_id() const { return trace.trace == nullptr ? "" : trace.trace->span_id(); }
 
   bool has_beams() const { return sequence.has_beam_search(); }
   // Whether all choices must have ended before the client can be sent one.

@@ -28,11 +28,11 @@ RequestSpec ResolveRequest(const v1::GenerateRequest& request, const RequestLimi
       .model = limits.model,
       .sequence = {},
       .stop_strings = {request.stop().begin(), request.stop().end()},
-      .stop_text = request.include_stop() ? Text::kIncluded : Text::kLeftOut,
-      .special_text = request.has_skip_special_tokens() && !request.skip_special_tokens()
-                          ? Text::kIncluded
-                          : Text::kLeftOut,
-      .shown_special_ids = Sorted(request.shown_special_token_ids()),
+      .special = {.stop = request.include_stop() ? Text::kIncluded : Text::kLeftOut,
+                  .tokens = request.has_skip_special_tokens() && !request.skip_special_tokens()
+                                ? Text::kIncluded
+                                : Text::kLeftOut,
+                  .shown_ids = Sorted(request.shown_special_token_ids())},
       .n = request.has_n() ? request.n() : 1,
       .logprobs = request.sampling().has_logprobs() ? RequestSpec::Logprobs::kWanted
                                                     : RequestSpec::Logprobs::kUnwanted,

@@ -7,6 +7,7 @@
 #include "server/admin/field_metrics.h"
 #include "server/admin/http_metrics.h"
 #include "server/admin/metrics_page.h"
+#include "server/admin/trace_metrics.h"
 
 namespace tandem {
 namespace {
@@ -20,6 +21,7 @@ std::vector<MetricFamily> MetricsOf(const RouterPageParts& parts) {
   add({RequestEnds(parts.requests)});
   add(RouterFieldMetrics(now, parts.requests));
   if (const HttpServer* const server = parts.http) add(HttpMetrics(server->use()));
+  if (const auto use = parts.tracing.use()) add(TraceMetrics(*use));
   return all;
 }
 

@@ -7,6 +7,7 @@
 #include "server/admin/metrics_server.h"
 #include "server/admin/router_health.h"
 #include "server/http/http_server.h"
+#include "server/tracing/process_tracing.h"
 #include "tandem/v1/inference.pb.h"
 
 namespace tandem {
@@ -15,6 +16,7 @@ namespace tandem {
 struct RouterPageParts {
   std::function<v1::GetStatusResponse()> status;
   const RequestMetrics& requests;
+  const ProcessTracing& tracing;
   const RouterHealth& health;
   const std::atomic<const HttpServer*>& http;  // whose use is counted; null until it has started
 };

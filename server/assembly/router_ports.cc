@@ -146,6 +146,7 @@ void RouterPorts::WatchHealth() {
 AdminPages RouterPorts::Pages() const {
   return RouterPages({.status = [this] { return Status(); },
                       .requests = parts_.requests,
+                      .tracing = parts_.tracing,
                       .health = *health_,
                       .http = http_use_});
 }

@@ -29,6 +29,7 @@
 #include "server/services/connection_acceptor.h"
 #include "server/services/grpc_server.h"
 #include "server/services/inference_service.h"
+#include "server/tracing/process_tracing.h"
 
 namespace tandem {
 
@@ -40,6 +41,7 @@ struct RouterPortParts {
   Cluster& cluster;
   const Clock& clock;
   const RequestMetrics& requests;
+  const ProcessTracing& tracing;
   const openai::Service& service;
   AnswerBuffers& answers;  // of the answers that `router` counts
   const ProcessTls& tls;

@@ -1,5 +1,6 @@
 #include "server/assembly/router_process.h"
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "base/thread_name.h"
 #include "router/admission/admission_control.h"
 #include "router/client/grpc_worker_client.h"
+#include "router/client/traced_worker_client.h"
 #include "router/policy/policies.h"
 #include "server/access/access_control.h"
 #include "server/assembly/process_tls.h"
@@ -17,11 +19,13 @@
 #include "server/assembly/router_ports.h"
 #include "server/openai/model_files.h"
 #include "server/openai/service.h"
+#include "server/tracing/process_tracing.h"
 
 namespace tandem {
 namespace {
 
 constexpr size_t kMaxLoopTasks = 4096;
+constexpr Duration kLeastFlushTime = std::chrono::milliseconds(500);
 constexpr Duration kAccessCheckInterval = std::chrono::seconds(2);
 
 // Takes changes of the access file from now on.
@@ -98,6 +102,7 @@ struct KnownWorkers {
 
   Cluster cluster;
   std::optional<GrpcWorkerClient> client;
+  std::optional<TracedWorkerClient> traced_client;
 };
 
 // What OpenAI's API and Anthropic's are served with.
@@ -114,6 +119,7 @@ struct RequestOutcomes {
   RerouteStats reroutes;
   RequestMetrics requests;
   RouteProofs proofs;
+  ProcessTracing tracing;
 };
 
 }  // namespace
@@ -163,14 +169,18 @@ absl::Status RouterProcess::Parts::Open() {
                                                      : ClientCertificates::kOptional));
   RETURN_IF_ERROR(admission.OpenAccess(options.access_file, clock));
   RETURN_IF_ERROR(routing.Open(options.tuning, clock));
+  ASSIGN_OR_RETURN(outcomes.tracing, ProcessTracing::Open(options.trace, {.role = "router",
+                                                                          .name = "router",
+                                                                          .build = options.build}));
   workers.client.emplace(loop, tls.source);
+  workers.traced_client.emplace(*workers.client, clock);
   router = std::make_unique<Router>(
       router_options, RouterParts{.tokenizer = served.tokenizer.get(),
                                   .cluster = workers.cluster,
                                   .admission = admission.control,
                                   .ledger = routing.ledger,
                                   .policy = *routing.policy,
-                                  .workers = *workers.client,
+                                  .workers = *workers.traced_client,
                                   .loop = *loop,
                                   .clock = clock,
                                   .resumes = outcomes.resumes,
@@ -183,7 +193,9 @@ absl::Status RouterProcess::Parts::Open() {
                                   .answers = &answers,
                                   .prefixes = routing.prefixes.get(),
                                   .sessions = routing.sessions.get(),
-                                  .proofs = &outcomes.proofs});
+                                  .proofs = &outcomes.proofs,
+                                  .tracer = &outcomes.tracing.tracer(),
+                                  .log_requests = options.tuning.log_requests});
   chats.service.emplace(ServiceParts());
   if (admission.access != nullptr) WatchAccess(*loop, *admission.access);
   ASSIGN_OR_RETURN(ports, RouterPorts::Open({.options = options,
@@ -192,6 +204,7 @@ absl::Status RouterProcess::Parts::Open() {
                                              .cluster = workers.cluster,
                                              .clock = clock,
                                              .requests = outcomes.requests,
+                                             .tracing = outcomes.tracing,
                                              .service = *chats.service,
                                              .answers = answers,
                                              .tls = tls,
@@ -254,6 +267,9 @@ void RouterProcess::Drain(TimePoint deadline) {
   // Last words are being written. Not longer: gRPC would wait for idle clients to hang up, too.
   parts_->ports->Close(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));
   parts_->EndLoop();
+  // Spans of the last requests get a moment even where these have used up the time.
+  parts_->outcomes.tracing.Shutdown(
+      std::max(deadline, std::chrono::steady_clock::now() + kLeastFlushTime));
 }
 
 }  // namespace tandem

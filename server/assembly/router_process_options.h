@@ -13,6 +13,7 @@
 #include "security/tls_files.h"
 #include "server/http/http_options.h"
 #include "server/services/server_limits.h"
+#include "server/tracing/trace_tuning.h"
 
 namespace tandem {
 
@@ -43,6 +44,7 @@ struct RouterTuning {
   int canary_seconds = 10;  // without a request that passed a route; 0: none is sent
   int lease_ms = 2500;
   int heartbeat_ms = 500;
+  bool log_requests = false;
 };
 
 // How a router serves HTTP, by `tandem router` and by `tandem up`.
@@ -70,6 +72,7 @@ struct RouterProcessOptions {
   RouterTuning tuning;
   HttpTuning http;
   ServerLimits server;
+  TraceTuning trace;
 };
 
 }  // namespace tandem

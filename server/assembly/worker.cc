@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -32,6 +33,7 @@
 #include "server/services/grpc_server.h"
 #include "server/services/worker_messages.h"
 #include "server/services/worker_service.h"
+#include "server/tracing/process_tracing.h"
 #include "transfer/wire/frame.h"
 
 namespace tandem {
@@ -68,6 +70,7 @@ struct Worker::Parts {
   WorkerOptions options;
   ProcessTls tls;
   SteadyClock clock;
+  ProcessTracing tracing;  // before the engine, whose requests end with spans
   std::unique_ptr<LoadedModel> model;
   std::unique_ptr<Engine> engine;
   Transfers transfers;  // after the engine, whose receiver the fabric calls
@@ -224,9 +227,11 @@ absl::Status Worker::Parts::Listen() {
   ASSIGN_OR_RETURN(const DeviceMemory before, device().Memory());
   RETURN_IF_ERROR(OpenTransport());
   RETURN_IF_ERROR(CheckMemory(before));
-  calls.service = std::make_unique<WorkerService>(*engine, transfers.data_address, [this] {
+  const auto nudge = [this] {
     if (Registration* known = to_nudge) known->Nudge();
-  });
+  };
+  calls.service =
+      std::make_unique<WorkerService>(*engine, transfers.data_address, nudge, &tracing.tracer());
   ASSIGN_OR_RETURN(calls.acceptor,
                    ConnectionAcceptor::Listen(options.host, options.port, options.server));
   ASSIGN_OR_RETURN(
@@ -301,6 +306,7 @@ absl::Status Worker::Parts::ServeAdmin() {
                                         .load = [this] { return Load(); },
                                         .peers = [this] { return NamedPeers(); },
                                         .draining = [this] { return draining.load(); },
+                                        .tracing = tracing,
                                         .watchdog = *watchdog});
   ASSIGN_OR_RETURN(admin, StartMetricsServer(options.host, *options.metrics_port, pages));
   LogInfo("metrics at=http://{}/metrics", HostPortText(options.host, admin->port()));
@@ -353,6 +359,11 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& optio
   auto parts = std::make_unique<Parts>();
   parts->options = options;
   RETURN_IF_ERROR(parts->OpenTls());
+  ASSIGN_OR_RETURN(
+      parts->tracing,
+      ProcessTracing::Open(options.trace, {.role = std::string(Name(ToProto(options.role))),
+                                           .name = options.name,
+                                           .build = options.build}));
   ASSIGN_OR_RETURN(parts->model, LoadModel(parts->options));
   RETURN_IF_ERROR(parts->OpenEngine());
   RETURN_IF_ERROR(parts->Listen());
@@ -390,6 +401,9 @@ void Worker::Drain(TimePoint deadline) {
   parts_->watchdog.reset();  // it has nobody to tell
   // All streams have ended with the engine; what is left is being written.
   parts_->calls.server->Shutdown(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));
+  // Spans of the last requests get a moment even where these have used up the time.
+  parts_->tracing.Shutdown(
+      std::max(deadline, std::chrono::steady_clock::now() + std::chrono::milliseconds(500)));
 }
 
 }  // namespace tandem

@@ -11,6 +11,7 @@
 #include "security/tls_files.h"
 #include "security/tls_refusals.h"
 #include "server/services/server_limits.h"
+#include "server/tracing/trace_tuning.h"
 #include "transfer/framed/framed_options.h"
 
 namespace tandem {
@@ -96,6 +97,7 @@ struct WorkerOptions {
   TlsFiles tls;  // of gRPC to and from routers, and of KV over tcp; none: without TLS
   WorkerTuning tuning;
   ServerLimits server;
+  TraceTuning trace;
 };
 
 }  // namespace tandem

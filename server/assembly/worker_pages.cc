@@ -4,6 +4,7 @@
 
 #include "server/admin/field_metrics.h"
 #include "server/admin/metrics_page.h"
+#include "server/admin/trace_metrics.h"
 
 namespace tandem {
 namespace {
@@ -17,6 +18,9 @@ std::vector<MetricFamily> MetricsOf(const WorkerPageParts& parts) {
   std::vector<MetricFamily> families = WorkerMetrics(status, parts.peers());
   for (MetricFamily& family : WorkerFieldMetrics(parts.model, status.load())) {
     families.push_back(std::move(family));
+  }
+  if (const auto use = parts.tracing.use()) {
+    for (MetricFamily& family : TraceMetrics(*use)) families.push_back(std::move(family));
   }
   return families;
 }

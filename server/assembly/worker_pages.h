@@ -6,6 +6,7 @@
 
 #include "server/admin/metrics_server.h"
 #include "server/admin/watchdog.h"
+#include "server/tracing/process_tracing.h"
 #include "tandem/v1/telemetry.pb.h"
 
 namespace tandem {
@@ -18,7 +19,8 @@ struct WorkerPageParts {
   std::function<v1::WorkerLoad()> load;
   std::function<std::set<std::string>()> peers;  // names of the workers that KV is sent to
   std::function<bool()> draining;
-  const Watchdog& watchdog;  // outlives the pages
+  const ProcessTracing& tracing;  // outlives the pages, as does
+  const Watchdog& watchdog;
 };
 
 // A worker is live while its threads move. It is ready while they do and a step has ended of late

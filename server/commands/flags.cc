@@ -144,8 +144,13 @@ void AddTuningFlags(CLI::App& app, WorkerTuning& tuning) {
       ->group(group);
 }
 
-void AddLogLevelFlag(CLI::App& app, std::string& level) {
-  app.add_option("--log-level", level, "trace, debug, info, warn, error or off")
+void AddLogFlags(CLI::App& app, LogSetup& log) {
+  app.add_option("--log-level", log.level, "trace, debug, info, warn, error or off")
+      ->capture_default_str();
+  app.add_option(
+         "--log-format", log.format,
+         "lines of the log are text, or json: one object each, with the fields of a line apart")
+      ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <string>
-
+#include "base/log_setup.h"
 #include "server/assembly/worker_options.h"
 
 namespace CLI {
@@ -13,7 +12,7 @@ namespace tandem {
 // The flags that `tandem worker` and `tandem up` share.
 void AddTuningFlags(CLI::App& app, WorkerTuning& tuning);
 
-void AddLogLevelFlag(CLI::App& app, std::string& level);
+void AddLogFlags(CLI::App& app, LogSetup& log);
 // How a parent process learns that this one is ready; not shown in --help.
 void AddReadyFlag(CLI::App& app, int& ready_fd);
 

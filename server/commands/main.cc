@@ -10,6 +10,7 @@
 
 #include "CLI/CLI.hpp"
 #include "base/log.h"
+#include "base/log_setup.h"
 #include "base/process.h"
 #include "base/retry_after.h"
 #include "base/status.h"
@@ -36,7 +37,7 @@ std::string OneLine(const absl::Status& status) {
 }  // namespace
 
 int PrintError(const absl::Status& status) {
-  WriteToStderr(fmt::format("error: {}\n", OneLine(status)));
+  WriteErrorLine(OneLine(status));
   return kExitFailed;
 }
 

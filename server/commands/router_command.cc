@@ -30,7 +30,7 @@ absl::Status ServeUntilTerminated(const RouterProcessFlags& flags) {
 int RunRouter(const RouterProcessFlags& flags) {
   BlockTerminationSignals();
   absl::Status status = RaiseDescriptorLimit().status();
-  if (status.ok()) status = SetUpLogging(flags.log_level, "router");
+  if (status.ok()) status = SetUpLogging(flags.log, "router");
   if (status.ok()) status = ServeUntilTerminated(flags);
   return status.ok() ? kExitOk : FailStart(flags.ready_fd, status);
 }

@@ -163,6 +163,9 @@ void AddRouterFlags(CLI::App& app, RouterTuning& tuning) {
                  "on: requests of one session_id go to the workers that served it last")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
+  app.add_flag("--log-requests", tuning.log_requests,
+               "log a line for each request that ends, with its tenant, at every --log-level; "
+               "default: at info, without the tenant");
   AddParserFlags(app, tuning);
   AddLimitFlags(app, tuning);
   AddLeaseFlags(app, tuning);

@@ -8,6 +8,7 @@
 #include "server/commands/router_flags.h"
 #include "server/commands/server_limit_flags.h"
 #include "server/commands/tls_flags.h"
+#include "server/commands/trace_flags.h"
 #include "server/commands/version.h"
 
 namespace tandem {
@@ -15,6 +16,7 @@ namespace tandem {
 RouterProcessOptions RouterProcessFlags::Complete() const {
   RouterProcessOptions complete = options;
   complete.build = kVersion;
+  complete.trace.environment = ReadTraceEnvironment();
   complete.require_client_certificates = tls_clients == "require";
   return complete;
 }
@@ -40,10 +42,12 @@ void AddRouterProcessFlags(CLI::App& app, RouterProcessFlags& flags) {
       ->check(NotNegative())
       ->capture_default_str();
   AddRouterFlags(app, options.tuning);
+  AddTraceFlags(app, options.trace);
+  AddTraceFileFlag(app, options.trace);
   AddServerLimitFlags(app, options.server);
   AddPortTlsFlags(app, options.tls);
   AddTlsClientsFlag(app, flags.tls_clients);
-  AddLogLevelFlag(app, flags.log_level);
+  AddLogFlags(app, flags.log);
   AddReadyFlag(app, flags.ready_fd);
 }
 

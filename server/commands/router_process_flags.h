@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/log_setup.h"
 #include "server/assembly/router_process_options.h"
 
 namespace CLI {
@@ -14,7 +15,7 @@ struct RouterProcessFlags {
   RouterProcessOptions options;
   std::string tls_clients = "optional";
   int drain_seconds = 30;
-  std::string log_level = "info";
+  LogSetup log;
   int ready_fd = -1;
 
   // The options with what other flags mean for them, once all were parsed.

@@ -99,7 +99,7 @@ absl::StatusOr<SupervisorOptions> SupervisorFor(const UpFlags& flags) {
 }
 
 int RunUp(const UpFlags& flags) {
-  absl::Status status = SetUpLogging(flags.log_level, "up");
+  absl::Status status = SetUpLogging(flags.log, "up");
   if (status.ok()) status = RaiseDescriptorLimit().status();
   if (!status.ok()) return FailStart(flags.ready_fd, status);
   const absl::StatusOr<SupervisorOptions> options = SupervisorFor(flags);

@@ -6,6 +6,7 @@
 #include "server/commands/number_flag.h"
 #include "server/commands/server_limit_flags.h"
 #include "server/commands/tls_flags.h"
+#include "server/commands/trace_flags.h"
 
 namespace tandem {
 namespace {
@@ -49,7 +50,8 @@ std::function<PassedFlags()> AddUpFlags(CLI::App& app, UpFlags& flags) {
                  "at SIGTERM, how long requests may still take")
       ->check(NotNegative())
       ->capture_default_str();
-  AddLogLevelFlag(app, flags.log_level);
+  AddLogFlags(app, flags.log);
+  AddTraceFileFlag(app, flags.trace);
   AddReadyFlag(app, flags.ready_fd);
   const PassedOptions to_router = OptionsAddedBy(app, [&] {
     AddMetricsFlag(app, flags.metrics_port);
@@ -61,6 +63,7 @@ std::function<PassedFlags()> AddUpFlags(CLI::App& app, UpFlags& flags) {
   const PassedOptions to_workers = OptionsAddedBy(app, [&] { AddTuningFlags(app, flags.tuning); });
   const PassedOptions to_all = OptionsAddedBy(app, [&] {
     AddServerLimitFlags(app, flags.server);
+    AddTraceFlags(app, flags.trace);
     AddPortTlsFlags(app, flags.tls);
   });
   return [to_all, to_router, to_workers] {

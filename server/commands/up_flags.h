@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/log_setup.h"
 #include "server/assembly/worker_options.h"
 #include "server/commands/commands.h"
 #include "server/commands/config_reader.h"
@@ -13,6 +14,7 @@
 #include "server/commands/passed_options.h"
 #include "server/commands/router_flags.h"
 #include "server/services/server_limits.h"
+#include "server/tracing/trace_tuning.h"
 
 namespace CLI {
 class App;
@@ -39,7 +41,7 @@ struct UpFlags {
   std::optional<int> decode;   // likewise
   int unified = 1;
   int drain_seconds = 30;
-  std::string log_level = "warn";
+  LogSetup log = {.level = "warn"};
   int ready_fd = -1;
   WorkerTuning tuning;
   // Only children use the values of these.
@@ -49,6 +51,7 @@ struct UpFlags {
   std::string access_file;
   std::optional<uint16_t> worker_metrics_port;  // of the first worker
   HttpTuning http;
+  TraceTuning trace;
   TlsFiles tls;
   std::string tls_clients = "optional";
   PassedFlags passed;

@@ -47,10 +47,18 @@ absl::StatusOr<std::string> ServedName(const UpFlags& flags) {
 
 // What the router and all workers have, whatever sections say.
 FlagValues CommonFlags(const UpFlags& flags) {
-  FlagValues common = {{"log-level", {flags.log_level}},
+  FlagValues common = {{"log-level", {flags.log.level}},
+                       {"log-format", {flags.log.format}},
                        {"drain-seconds", {fmt::format("{}", flags.drain_seconds)}}};
   if (!flags.model_dir.empty()) common["model"] = {flags.model_dir};
+  if (!flags.trace.file.empty()) common["trace-file"] = {flags.trace.file};
   return common;
+}
+
+// Processes do not share a file of spans, which each of them bounds.
+void SplitTraceFile(const std::string& name, FlagValues& process) {
+  const auto file = process.find("trace-file");
+  if (file != process.end()) file->second.back() += "." + name;
 }
 
 // Those of `given` that sections of workers do not beat.
@@ -78,6 +86,7 @@ FlagValues RouterFlagsOf(const UpFlags& flags, const std::string& model) {
   Replace(ExplicitAmong(flags.passed.to_router, flags), router);
   router["model-name"] = {model};
   router["host"] = {flags.host};
+  SplitTraceFile("router", router);
   if (const std::optional<std::string> file = SimulatedFile(flags.tuning.device)) {
     router["simulated"] = {*file};
   }
@@ -93,6 +102,7 @@ FlagValues WorkerFlagsOf(const UpFlags& flags, const std::string& role, const st
   Replace(ExplicitAmong(flags.passed.to_workers, flags), worker);
   worker["role"] = {role};
   worker["name"] = {name};
+  SplitTraceFile(name, worker);
   return worker;
 }
 

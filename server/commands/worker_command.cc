@@ -10,6 +10,7 @@
 #include "server/commands/child_process.h"
 #include "server/commands/commands.h"
 #include "server/commands/signals.h"
+#include "server/commands/trace_flags.h"
 #include "server/commands/version.h"
 #include "server/commands/worker_flags.h"
 #include "server/services/descriptor_limit.h"
@@ -21,6 +22,7 @@ int RunWorker(WorkerFlags flags) {
   WorkerOptions& options = flags.options;
   if (options.name.empty()) options.name = fmt::format("{}-{}", flags.role, getpid());
   options.build = kVersion;
+  options.trace.environment = ReadTraceEnvironment();
   absl::Status files = options.tls.Check();
   files.Update(options.tuning.transfer.tls.Check("--kv-tls"));
   if (!files.ok()) return FailStart(flags.ready_fd, files);
@@ -29,7 +31,7 @@ int RunWorker(WorkerFlags flags) {
   }
   ExplainReadFaults();
   BlockTerminationSignals();
-  if (absl::Status status = SetUpLogging(flags.log_level, options.name); !status.ok()) {
+  if (absl::Status status = SetUpLogging(flags.log, options.name); !status.ok()) {
     return FailStart(flags.ready_fd, status);
   }
   auto worker = Worker::Start(options);

@@ -6,6 +6,7 @@
 #include "server/commands/router_flags.h"
 #include "server/commands/server_limit_flags.h"
 #include "server/commands/tls_flags.h"
+#include "server/commands/trace_flags.h"
 
 namespace tandem {
 namespace {
@@ -49,9 +50,11 @@ void AddWorkerFlags(CLI::App& app, WorkerFlags& flags) {
       ->check(NotNegative())
       ->capture_default_str();
   AddMetricsFlag(app, flags.options.metrics_port);
-  AddLogLevelFlag(app, flags.log_level);
+  AddLogFlags(app, flags.log);
   AddReadyFlag(app, flags.ready_fd);
   AddTuningFlags(app, flags.options.tuning);
+  AddTraceFlags(app, flags.options.trace);
+  AddTraceFileFlag(app, flags.options.trace);
   AddServerLimitFlags(app, flags.options.server);
   AddPortTlsFlags(app, flags.options.tls);
 }

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/log_setup.h"
 #include "server/assembly/worker_options.h"
 
 namespace CLI {
@@ -14,7 +15,7 @@ struct WorkerFlags {
   WorkerOptions options;  // without the role
   std::string role;
   int drain_seconds = 30;
-  std::string log_level = "info";
+  LogSetup log;
   int ready_fd = -1;
 };
 

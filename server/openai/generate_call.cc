@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "server/openai/http_answers.h"
+#include "server/openai/trace_headers.h"
 
 namespace tandem::openai {
 namespace {
@@ -64,9 +65,10 @@ void GenerateCall::Start(std::vector<v1::GenerateRequest> requests) {
     if (const std::shared_ptr<GenerateCall> call = weak.lock()) call->OnGone();
   });
   if (streams) StartStreamLater();
+  const std::optional<TraceContext> caller = TraceContextOf(exchange_->request());
   for (size_t i = 0; i < requests.size(); ++i) {
     const absl::StatusOr<RequestId> id =
-        router_.Submit(std::move(requests[i]), kNoDeadline, *streams_[i]);
+        router_.Submit(std::move(requests[i]), kNoDeadline, *streams_[i], caller);
     if (!id.ok()) {
       for (size_t rest = i; rest < requests.size(); ++rest) streams_[rest]->Drop();
       return Fail(id.status());

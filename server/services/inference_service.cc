@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "router/client/grpc_worker_client.h"
 #include "router/client/retry_metadata.h"
+#include "router/client/trace_metadata.h"
 #include "server/access/grpc_access.h"
 #include "server/services/deadline.h"
 #include "server/services/message_limit.h"
@@ -95,7 +96,8 @@ class GenerateStream final : public WriteStream<grpc::ByteBuffer>, public Respon
       return;
     }
     if (caller) request.set_tenant(caller->tenant);
-    absl::StatusOr<RequestId> id = router_.Submit(std::move(request), deadline_, *this);
+    absl::StatusOr<RequestId> id =
+        router_.Submit(std::move(request), deadline_, *this, TraceContextOf(context_));
     if (id.ok()) {
       id_ = *id;
     } else {

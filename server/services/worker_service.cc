@@ -10,6 +10,7 @@
 #include "router/client/retry_metadata.h"
 #include "server/services/deadline.h"
 #include "server/services/status_mapping.h"
+#include "server/services/traced_call.h"
 #include "server/services/worker_messages.h"
 #include "server/services/write_stream.h"
 
@@ -136,6 +137,12 @@ std::unique_ptr<StreamSink> NewSink(EventStream& stream, const v1::SequenceReque
   return std::make_unique<StreamSink>(stream, logprobs, finished);
 }
 
+// Makes spans of a request's stages where the router records its trace.
+std::unique_ptr<TokenSink> Traced(const Tracer* tracer, const grpc::CallbackServerContext& context,
+                                  WorkerCallKind kind, std::unique_ptr<TokenSink> sink) {
+  return TraceStages(BeginWorkerCall(tracer, context, kind), kind, std::move(sink));
+}
+
 void MarkAnswered(grpc::CallbackServerContext& context) {
   context.AddTrailingMetadata(kOriginKey, kOriginWorker);
 }
@@ -143,10 +150,11 @@ void MarkAnswered(grpc::CallbackServerContext& context) {
 }  // namespace
 
 WorkerService::WorkerService(Engine& engine, std::string data_address,
-                             std::function<void()> load_changed)
+                             std::function<void()> load_changed, const Tracer* tracer)
     : engine_(engine),
       data_address_(std::move(data_address)),
-      load_changed_(std::move(load_changed)) {}
+      load_changed_(std::move(load_changed)),
+      tracer_(tracer) {}
 
 WorkerService::~WorkerService() = default;
 
@@ -171,7 +179,8 @@ grpc::ServerWriteReactor<v1::WorkerEvent>* WorkerService::Generate(
     return stream;
   }
   engine_.Submit(ToEngineRequest(*request, DeadlineOf(*context)),
-                 NewSink(*stream, sequence, load_changed_));
+                 Traced(tracer_, *context, WorkerCallKind::kGenerate,
+                        NewSink(*stream, sequence, load_changed_)));
   return stream;
 }
 
@@ -188,7 +197,8 @@ grpc::ServerWriteReactor<v1::WorkerEvent>* WorkerService::Prefill(
     return stream;
   }
   engine_.SubmitPrefill(ToEngineRequest(sequence, DeadlineOf(*context)), *target,
-                        NewSink(*stream, sequence, load_changed_));
+                        Traced(tracer_, *context, WorkerCallKind::kPrefill,
+                               NewSink(*stream, sequence, load_changed_)));
   return stream;
 }
 
@@ -202,7 +212,8 @@ grpc::ServerWriteReactor<v1::WorkerEvent>* WorkerService::Decode(
     return stream;
   }
   engine_.SubmitDecode(ToDecodeRequest(*request, DeadlineOf(*context)),
-                       NewSink(*stream, sequence, load_changed_));
+                       Traced(tracer_, *context, WorkerCallKind::kDecode,
+                              NewSink(*stream, sequence, load_changed_)));
   return stream;
 }
 
@@ -216,7 +227,10 @@ grpc::ServerUnaryReactor* WorkerService::Reserve(grpc::CallbackServerContext* co
   const absl::StatusOr<ReserveRequest> wanted = ToReserveRequest(*request, DeadlineOf(*context));
   if (!wanted.ok()) return Answer(*context, wanted.status());
   auto* call = new ReserveCall(engine_, *context);
-  call->Start(*wanted, [this, context, response, call](absl::StatusOr<Reservation> got) {
+  const TracePoint trace = BeginWorkerCall(tracer_, *context, WorkerCallKind::kReserve);
+  call->Start(*wanted, [this, context, response, call, trace](absl::StatusOr<Reservation> got) {
+    if (got.ok()) trace.Set("tandem.queued_ms", ToMilliseconds(got->queued));
+    EndWorkerCall(trace, got.status());
     if (got.ok()) {
       *response = ToProto(*got, data_address_);
       // The router releases by its request what slips past this check.

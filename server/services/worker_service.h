@@ -7,6 +7,7 @@
 
 #include "engine/engine.h"
 #include "tandem/v1/worker.grpc.pb.h"
+#include "tracing/tracer.h"
 
 namespace tandem {
 
@@ -16,8 +17,10 @@ class WorkerService final : public v1::Worker::CallbackService {
  public:
   // data_address: where KV is taken, of a decode worker. load_changed is called, on the engine's
   // thread, whenever a request has ended. Both the engine and what it calls outlive this. As with
-  // InferenceService, constructor and destructor are not in line.
-  WorkerService(Engine& engine, std::string data_address, std::function<void()> load_changed);
+  // InferenceService, constructor and destructor are not in line. `tracer` outlives this as well; null:
+  // no spans are made.
+  WorkerService(Engine& engine, std::string data_address, std::function<void()> load_changed,
+                const Tracer* tracer = nullptr);
   ~WorkerService() override;
 
   grpc::ServerWriteReactor<v1::WorkerEvent>* Generate(
@@ -43,6 +46,7 @@ class WorkerService final : public v1::Worker::CallbackService {
   Engine& engine_;
   const std::string data_address_;
   const std::function<void()> load_changed_;
+  const Tracer* const tracer_;
 };
 
 }  // namespace tandem

@@ -19,12 +19,14 @@ class FakeWorkers final : public WorkerClient {
     v1::SequenceRequest sequence;
     StreamHandlers handlers;
     uint64_t epoch = 0;  // the incarnation of the worker that is called
+    std::optional<TraceContext> trace = std::nullopt;
     bool open = true;
   };
   struct Reservation {
     std::string name;
     v1::ReserveRequest request;
     ReserveDone done;
+    std::optional<TraceContext> trace = std::nullopt;
     bool open = true;
   };
 
@@ -34,28 +36,31 @@ class FakeWorkers final : public WorkerClient {
   };
 
   std::unique_ptr<WorkerCall> Generate(const WorkerEndpoint& worker,
-                                       const v1::GenerateOnWorkerRequest& request, TimePoint,
+                                       const v1::GenerateOnWorkerRequest& request,
+                                       const CallOptions& options,
                                        StreamHandlers handlers) override {
     so_far = {request.so_far().begin(), request.so_far().end()};
-    return Open("generate " + worker.id.name, request, std::move(handlers));
+    return Open("generate " + worker.id.name, request, options, std::move(handlers));
   }
   std::unique_ptr<WorkerCall> Prefill(const WorkerEndpoint& worker,
-                                      const v1::PrefillRequest& request, TimePoint,
+                                      const v1::PrefillRequest& request, const CallOptions& options,
                                       StreamHandlers handlers) override {
     target = request.target();
-    return Open("prefill " + worker.id.name, request, std::move(handlers));
+    return Open("prefill " + worker.id.name, request, options, std::move(handlers));
   }
   std::unique_ptr<WorkerCall> Decode(const WorkerEndpoint& worker, const v1::DecodeRequest& request,
-                                     TimePoint, StreamHandlers handlers) override {
+                                     const CallOptions& options, StreamHandlers handlers) override {
     so_far = {request.so_far().begin(), request.so_far().end()};
     first_tokens = {request.first_tokens().begin(), request.first_tokens().end()};
-    return Open("decode " + worker.id.name, request, std::move(handlers));
+    return Open("decode " + worker.id.name, request, options, std::move(handlers));
   }
   std::unique_ptr<WorkerCall> Reserve(const WorkerEndpoint& worker,
-                                      const v1::ReserveRequest& request, TimePoint,
+                                      const v1::ReserveRequest& request, const CallOptions& options,
                                       ReserveDone done) override {
-    auto call = std::make_shared<Reservation>(Reservation{
-        .name = "reserve " + worker.id.name, .request = request, .done = std::move(done)});
+    auto call = std::make_shared<Reservation>(Reservation{.name = "reserve " + worker.id.name,
+                                                          .request = request,
+                                                          .done = std::move(done),
+                                                          .trace = options.trace.context()});
     reservations.push_back(call);
     return std::make_unique<Handle<Reservation>>(call);
   }
@@ -120,11 +125,12 @@ class FakeWorkers final : public WorkerClient {
 
   template <typename Request>
   std::unique_ptr<WorkerCall> Open(std::string name, const Request& request,
-                                   StreamHandlers handlers) {
+                                   const CallOptions& options, StreamHandlers handlers) {
     auto call = std::make_shared<Stream>(Stream{.name = std::move(name),
                                                 .sequence = request.sequence(),
                                                 .handlers = std::move(handlers),
-                                                .epoch = request.epoch()});
+                                                .epoch = request.epoch(),
+                                                .trace = options.trace.context()});
     streams.push_back(call);
     return std::make_unique<Handle<Stream>>(call);
   }

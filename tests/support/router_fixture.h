@@ -253,13 +253,14 @@ class RouterFixture : public testing::Test {
   }
 
   // The parts of a second router among the same workers.
-  RouterParts Parts(const Tokenizer& tokenizer) {
+  RouterParts Parts(const Tokenizer& tokenizer) { return Parts(tokenizer, workers_); }
+  RouterParts Parts(const Tokenizer& tokenizer, WorkerClient& workers) {
     return {.tokenizer = &tokenizer,
             .cluster = cluster_,
             .admission = admission_,
             .ledger = ledger_,
             .policy = *policy_,
-            .workers = workers_,
+            .workers = workers,
             .loop = loop_,
             .clock = clock_,
             .resumes = counts_.resumes,

@@ -45,6 +45,7 @@ TEST_F(DecodeHandoffTest, TellsHowMuchHadLandedWhenTheRequestCame) {
   ExpectTheAnswer();
   const auto all = static_cast<uint64_t>(kPromptTokens * engine_->layout().BytesPerToken());
   EXPECT_EQ(recording_.AwaitFinish().kv.hidden_bytes, all * landed / frames.size());
+  EXPECT_EQ(recording_.AwaitFinish().kv.raw_bytes, all);
 }
 
 TEST_F(DecodeHandoffTest, FramesMayComeTwiceAndInAnyOrder) {

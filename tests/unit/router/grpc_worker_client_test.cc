@@ -105,10 +105,9 @@ TEST_F(GrpcWorkerClientTest, AReservationGrantedAfterItsRequestEndedIsReleased) 
   v1::ReserveRequest request;
   request.set_at_once(true);
   OnLoop([&] {
-    call = client_.Reserve(worker_, request, kNoDeadline,
-                           [](const CallEnd&, const v1::ReserveResponse&) {
-                             ADD_FAILURE() << "the call was dropped";
-                           });
+    call = client_.Reserve(worker_, request, {}, [](const CallEnd&, const v1::ReserveResponse&) {
+      ADD_FAILURE() << "the call was dropped";
+    });
   });
   service_.asked.WaitForNotification();
   OnLoop([&call] { call.reset(); });
@@ -124,10 +123,9 @@ TEST_F(GrpcWorkerClientTest, AReservationThatWaitsIsCancelledAndReleasedByItsReq
   request.set_request_id(5);
   request.set_epoch(1);
   OnLoop([&] {
-    call = client_.Reserve(worker_, request, kNoDeadline,
-                           [](const CallEnd&, const v1::ReserveResponse&) {
-                             ADD_FAILURE() << "the call was dropped";
-                           });
+    call = client_.Reserve(worker_, request, {}, [](const CallEnd&, const v1::ReserveResponse&) {
+      ADD_FAILURE() << "the call was dropped";
+    });
   });
   service_.asked.WaitForNotification();
   OnLoop([&call] { call.reset(); });
@@ -143,7 +141,7 @@ TEST_F(GrpcWorkerClientTest, AReservationThatWasAnsweredIsNotReleased) {
   std::unique_ptr<WorkerCall> call;
   std::promise<uint64_t> reserved;
   OnLoop([&] {
-    call = client_.Reserve(worker_, {}, kNoDeadline,
+    call = client_.Reserve(worker_, {}, {},
                            [&reserved](const CallEnd&, const v1::ReserveResponse& response) {
                              reserved.set_value(response.target().reservation_id());
                            });

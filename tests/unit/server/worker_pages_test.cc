@@ -49,13 +49,18 @@ class WorkerPagesTest : public testing::Test {
   Watchdog watchdog_{{.patience = milliseconds(400), .interval = milliseconds(2)},
                      [this] { return Pulses(); },
                      [](const std::string&) {}};
-  const AdminPages pages_ = WorkerPages({.name = "prefill-0",
-                                         .role = "prefill",
-                                         .model = "sample",
-                                         .load = [this] { return load_; },
-                                         .peers = [] { return std::set<std::string>{"decode-0"}; },
-                                         .draining = [this] { return draining_.load(); },
-                                         .watchdog = watchdog_});
+  AdminPages Pages(const ProcessTracing& tracing) {
+    return WorkerPages({.name = "prefill-0",
+                        .role = "prefill",
+                        .model = "sample",
+                        .load = [this] { return load_; },
+                        .peers = [] { return std::set<std::string>{"decode-0"}; },
+                        .draining = [this] { return draining_.load(); },
+                        .tracing = tracing,
+                        .watchdog = watchdog_});
+  }
+  const ProcessTracing untraced_;
+  const AdminPages pages_ = Pages(untraced_);
 };
 
 TEST_F(WorkerPagesTest, WithoutStepsItIsNotReadyButLives) {
@@ -96,6 +101,15 @@ TEST_F(WorkerPagesTest, LinksAreThoseToPeersWithAName) {
   EXPECT_THAT(page, HasSubstr("worker=\"prefill-0\",peer=\"decode-0\",transport=\"tcp\""));
   EXPECT_THAT(page, Not(HasSubstr("7001")));
   EXPECT_THAT(page, HasSubstr("vllm:num_requests_running{model_name=\"sample\"} 0\n"));
+}
+
+TEST_F(WorkerPagesTest, SpansAreCountedWhereTheyGoSomewhere) {
+  EXPECT_THAT(Expose(pages_.metrics(), ExpositionFormat::kText), Not(HasSubstr("tandem_trace")));
+  const auto traced = ProcessTracing::Open({.file = "/dev/null"}, {.role = "prefill"});
+  ASSERT_TRUE(traced.ok()) << traced.status();
+  const std::string page = Expose(Pages(*traced).metrics(), ExpositionFormat::kText);
+  EXPECT_THAT(page, HasSubstr("tandem_trace_spans_exported_total 0\n"));
+  EXPECT_THAT(page, HasSubstr("tandem_trace_spans_dropped_total{why=\"not_taken\"} 0\n"));
 }
 
 }  // namespace

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/tracing/trace_tuning.h"
+#include "tracing/span.h"
+
+namespace tandem {
+
+// The URL that spans are posted to; empty where neither a flag nor the environment names one. The flag
+// counts before OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, and that before OTEL_EXPORTER_OTLP_ENDPOINT, which
+// is a base that "/v1/traces" is appended to. INVALID_ARGUMENT names what is no such URL.
+absl::StatusOr<std::string> TraceUrl(const TraceTuning& tuning);
+
+// Scheme and host of a URL that TraceUrl returned, for logs: its path or query may hold a secret.
+std::string HostOfUrl(const std::string& url);
+
+// What OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say, service.name among it: `default_service`
+// where they do not. INVALID_ARGUMENT where the second is no list of key=value.
+absl::StatusOr<SpanAttributes> ResourceAttributes(const TraceEnvironment& environment,
+                                                  const std::string& default_service);
+
+}  // namespace tandem
