@@ -54,6 +54,7 @@ std::string RouterPorts::address() const {
 void RouterPorts::AddProcess(v1::GetStatusResponse& status) const {
   if (parts_.access != nullptr) *status.mutable_access() = parts_.access->Use();
   *status.mutable_connections() = acceptor_->use();
+  *status.mutable_cluster_calls() = cluster_service_->use();
   parts_.tls.Report(*status.mutable_tls_refusals());
   status.set_log_lines_dropped(LogLinesDropped());
 }

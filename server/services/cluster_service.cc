@@ -53,6 +53,7 @@ grpc::ServerUnaryReactor* ClusterService::Register(grpc::CallbackServerContext* 
     LogInfo("worker={} joined role={} address={} pid={}", request->name(), Name(request->role()),
             request->address(), request->pid());
   } else {
+    ++refused_registrations_;
     const bool may_be_logged = CheckName("name", request->name()).ok();
     LogWarn("worker={} refused status=\"{}\"", may_be_logged ? request->name() : "(no valid name)",
             status.ToString());
@@ -71,6 +72,8 @@ grpc::ServerUnaryReactor* ClusterService::Heartbeat(grpc::CallbackServerContext*
   if (status.ok()) {
     FillKvPeers(*cluster_.View(), {request->name(), request->incarnation()}, *response);
     TakeCacheChanges(*request, *response);
+  } else {
+    ++refused_heartbeats_;
   }
   return Answer(*context, status);
 }
@@ -92,6 +95,13 @@ grpc::ServerUnaryReactor* ClusterService::Deregister(grpc::CallbackServerContext
     LogInfo("worker={} leaves", request->name());
   }
   return Answer(*context, status);
+}
+
+v1::ClusterCallUse ClusterService::use() const {
+  v1::ClusterCallUse use;
+  use.set_refused_registrations(refused_registrations_);
+  use.set_refused_heartbeats(refused_heartbeats_);
+  return use;
 }
 
 }  // namespace tandem

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 
@@ -7,6 +8,7 @@
 #include "router/prefix/prefix_index.h"
 #include "security/grpc/call_guard.h"
 #include "tandem/v1/cluster.grpc.pb.h"
+#include "tandem/v1/inference.pb.h"
 
 namespace tandem {
 
@@ -32,6 +34,9 @@ class ClusterService final : public v1::Cluster::CallbackService {
                                        const v1::DeregisterRequest* request,
                                        v1::DeregisterResponse* response) override;
 
+  // What it has refused so far. Thread-safe.
+  v1::ClusterCallUse use() const;
+
  private:
   // Whether the caller may speak for the worker that `request` names.
   template <typename Request>
@@ -43,6 +48,8 @@ class ClusterService final : public v1::Cluster::CallbackService {
   PrefixIndex* const prefixes_;
   const uint32_t most_cache_changes_;
   const CallGuard* const guard_;
+  std::atomic<uint64_t> refused_registrations_ = 0;
+  std::atomic<uint64_t> refused_heartbeats_ = 0;
 };
 
 }  // namespace tandem
