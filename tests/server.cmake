@@ -37,6 +37,12 @@ tandem_test(http_test
 tandem_test(page_test SOURCES unit/server/page_test.cc support/http_peer.cc DEPS tandem_page)
 tandem_fuzz_test(http_request_fuzz SOURCES fuzz/http_request_fuzz.cc DEPS tandem_http
   CORPUS fuzz/corpus/http_request)
+foreach(name access_file http_headers router_name)
+  tandem_fuzz_test(${name}_fuzz SOURCES fuzz/${name}_fuzz.cc DEPS tandem_server
+    CORPUS fuzz/corpus/${name})
+endforeach()
+tandem_fuzz_test(conversation_fuzz SOURCES fuzz/conversation_fuzz.cc DEPS tandem_terminal
+  CORPUS fuzz/corpus/conversation)
 tandem_watch_stack(http_test page_test)
 
 tandem_test(loadgen_backend_test SOURCES unit/loadgen/grpc_backend_test.cc
