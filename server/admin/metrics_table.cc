@@ -46,6 +46,8 @@ constexpr Metric kMetrics[] = {
     {"tandem_log_lines_dropped_total", "GetStatusResponse.log_lines_dropped",
      "Lines of the log that nobody read in time", kServerLabel},
     {"tandem_log_lines_dropped_total", "WorkerLoad.log_lines_dropped", "", kServerLabel},
+    {"tandem_large_headers_refused_total", "GetStatusResponse.large_headers_refused",
+     "Calls refused because they had more headers than --max-metadata-bytes"},
     {"tandem_registrations_refused_total", "ClusterCallUse.refused_registrations",
      "Registrations of workers that the router did not accept"},
     {"tandem_heartbeats_refused_total", "ClusterCallUse.refused_heartbeats",

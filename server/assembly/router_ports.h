@@ -25,6 +25,7 @@
 #include "server/services/cluster_service.h"
 #include "server/services/connection_acceptor.h"
 #include "server/services/grpc_server.h"
+#include "server/services/header_limit.h"
 #include "server/services/inference_service.h"
 
 namespace tandem {
@@ -58,7 +59,8 @@ class RouterPorts {
   void Close(TimePoint end);
 
  private:
-  explicit RouterPorts(const RouterPortParts& parts) : parts_(parts) {}
+  explicit RouterPorts(const RouterPortParts& parts)
+      : parts_(parts), headers_(parts.options.server.max_metadata_bytes) {}
   void AddProcess(v1::GetStatusResponse& status) const;
   absl::Status OpenGrpc();
   void WatchHealth();
@@ -69,6 +71,7 @@ class RouterPorts {
 
   // Constructed in this order and destroyed in reverse.
   const RouterPortParts parts_;
+  HeaderLimit headers_;
   std::unique_ptr<ConnectionAcceptor> acceptor_;
   std::unique_ptr<ClusterService> cluster_service_;
   std::unique_ptr<InferenceService> inference_;

@@ -26,17 +26,19 @@ void FillKvPeers(const ClusterView& view, const WorkerId& id, v1::HeartbeatRespo
 }  // namespace
 
 ClusterService::ClusterService(Cluster& cluster, PrefixIndex* prefixes, uint32_t most_cache_changes,
-                               const CallGuard* guard)
+                               const CallGuard* guard, HeaderLimit* headers)
     : cluster_(cluster),
       prefixes_(prefixes),
       most_cache_changes_(most_cache_changes),
-      guard_(guard) {}
+      guard_(guard),
+      headers_(headers) {}
 
 ClusterService::~ClusterService() = default;
 
 template <typename Request>
 absl::Status ClusterService::CheckCaller(const grpc::CallbackServerContext& context,
                                          const Request& request, std::string_view method) const {
+  if (headers_ != nullptr) RETURN_IF_ERROR(headers_->Check(context));
   if (guard_ == nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(CheckName("name", request.name()));  // it is quoted and logged
   return guard_->CheckWorkerName(context, request.name(), method);

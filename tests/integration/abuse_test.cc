@@ -271,6 +271,23 @@ TEST_P(AbuseTest, GrpcCallsThatClaimMuchAndSendLittleEnd) {
   }
 }
 
+TEST_P(AbuseTest, GrpcCallsWithTooManyHeadersAreRefused) {
+  constexpr int kRounds = 4;
+  const auto refused = [this] {
+    return fleet_->Metric("router", "tandem_large_headers_refused_total", "");
+  };
+  const double before = refused();
+  const AbusedPort& router = fleet_->ports().front();
+  for (const std::string method : {kGenerate, "/tandem.v1.Inference/GetStatus"}) {
+    for (int i = 0; i < kRounds; ++i) {
+      HostilePeer peer = ConnectTo(router);
+      peer.Send(http2::Opening() + http2::HeadersOfSize(method, 16 << 10));
+      EXPECT_TRUE(http2::EndsWithStatus(peer.ReceiveUntil(http2::EndsFirstStream), '3')) << method;
+    }
+  }
+  EXPECT_EQ(refused(), before + 2 * kRounds);
+}
+
 // gRPC gathers a message before it looks at its size, so that only --grpc-memory-mib bounds it. This one
 // has more bytes than all that the process may take.
 TEST_P(AbuseTest, LargeGrpcMessagesTakeNoMoreMemoryThanGrpcMayHave) {

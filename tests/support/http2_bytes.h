@@ -47,19 +47,17 @@ inline std::string CallHeaders(const std::string& method) {
          Header("content-type", "application/grpc");
 }
 
-// A call on the first stream with headers of at least so many bytes, and without a message.
+// A call on the first stream with headers of at least so many bytes, and a message without a field.
 inline std::string HeadersOfSize(const std::string& method, size_t bytes) {
   std::string headers = CallHeaders(method);
   while (headers.size() < bytes) headers += Header("x-more", std::string(100, 'x'));
   std::string frames;
   for (size_t at = 0; at < headers.size(); at += kMostPayload) {
     const bool is_last = at + kMostPayload >= headers.size();
-    const auto flags =
-        static_cast<uint8_t>((at == 0 ? kEndStream : 0) | (is_last ? kEndHeaders : 0));
-    frames += Frame(at == 0 ? Type::kHeaders : Type::kContinuation, flags, 1,
+    frames += Frame(at == 0 ? Type::kHeaders : Type::kContinuation, is_last ? kEndHeaders : 0, 1,
                     std::string_view(headers).substr(at, kMostPayload));
   }
-  return frames;
+  return frames + Frame(Type::kData, kEndStream, 1, std::string(5, '\0'));
 }
 
 // A call on the first stream whose message claims that length, and ends after a few bytes.
@@ -82,6 +80,11 @@ inline bool EndsFirstStream(std::string_view bytes) {
     at += kFrameHead + size;
   }
   return false;
+}
+
+// Whether it ended a call with this status of one digit, which gRPC writes as it is.
+inline bool EndsWithStatus(std::string_view bytes, char digit) {
+  return bytes.find(std::string("grpc-status\1") + digit) != std::string_view::npos;
 }
 
 }  // namespace tandem::http2
