@@ -8,5 +8,7 @@ tandem_test(base_test
           unit/base/utf8_test.cc
   DEPS tandem_base
   LABELS unit)
+tandem_fuzz_test(token_eviction_fuzz SOURCES fuzz/token_eviction_fuzz.cc DEPS tandem_base
+  CORPUS fuzz/corpus/token_eviction)
 tandem_fuzz_test(retry_after_fuzz SOURCES fuzz/retry_after_fuzz.cc DEPS tandem_base
   CORPUS fuzz/corpus/retry_after)

@@ -27,6 +27,8 @@ tandem_test(profile_test
   DEPS tandem_profile tandem_test_engine)
 tandem_fuzz_test(cost_parameters_fuzz SOURCES fuzz/cost_parameters_fuzz.cc DEPS tandem_profile
                  CORPUS fuzz/corpus/cost_parameters)
+tandem_fuzz_test(simulated_device_fuzz SOURCES fuzz/simulated_device_fuzz.cc DEPS tandem_simulated
+                 CORPUS fuzz/corpus/simulated_device)
 tandem_fuzz_test(inbound_fuzz SOURCES fuzz/inbound_fuzz.cc DEPS tandem_engine
                  CORPUS fuzz/corpus/inbound)
 tandem_test(output_stream_test SOURCES unit/engine/output_stream_test.cc DEPS tandem_test_engine)

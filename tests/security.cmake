@@ -6,3 +6,5 @@ tandem_test(security_test
           support/test_certificates.cc
   DEPS tandem_security
   LABELS unit)
+tandem_fuzz_test(certificate_fuzz SOURCES fuzz/certificate_fuzz.cc DEPS tandem_security
+  CORPUS fuzz/corpus/certificate)

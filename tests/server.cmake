@@ -47,6 +47,12 @@ tandem_test(http_test
 tandem_test(page_test SOURCES unit/server/page_test.cc support/http_peer.cc DEPS tandem_page)
 tandem_fuzz_test(http_request_fuzz SOURCES fuzz/http_request_fuzz.cc DEPS tandem_http
   CORPUS fuzz/corpus/http_request)
+foreach(name access_file http_headers router_name)
+  tandem_fuzz_test(${name}_fuzz SOURCES fuzz/${name}_fuzz.cc DEPS tandem_server
+    CORPUS fuzz/corpus/${name})
+endforeach()
+tandem_fuzz_test(conversation_fuzz SOURCES fuzz/conversation_fuzz.cc DEPS tandem_terminal
+  CORPUS fuzz/corpus/conversation)
 tandem_watch_stack(http_test page_test)
 
 tandem_test(loadgen_backend_test SOURCES unit/loadgen/grpc_backend_test.cc
@@ -72,8 +78,8 @@ foreach(name routes_test several_choices_test cached_prompts_test endings_test w
              fleet_tls_test kv_tls_test silent_connection_test large_prompts_test connections_test log_test
              profile_command_test eval_command_test weights_hash_test bench_serve_test bench_sweep_test simulated_test
              prefix_routing_test several_routers_test request_options_test openai_integration_test chat_command_test
-             tool_calls_test turns_integration_test hostile_http_test http_overload_test inspect_kv_test access_test
-             config_file_integration_test trace_tree_test)
+             tool_calls_test turns_integration_test hostile_http_test http_overload_test inspect_kv_test access_test abuse_test
+             hostile_peers_test config_file_integration_test trace_tree_test)
   tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
               LABELS integration TIMEOUT 300)
 endforeach()
@@ -92,6 +98,18 @@ if(TANDEM_PYTHON AND TANDEM_EXPERIMENTS AND CLI11_VERSION VERSION_LESS 2.2)
   add_test(NAME flags_page COMMAND ${TANDEM_PYTHON} ${CMAKE_SOURCE_DIR}/tools/packaging/make_flags_page.py
                                    --tandem $<TARGET_FILE:tandem> --check)
   set_tests_properties(flags_page PROPERTIES LABELS server ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+endif()
+
+# All features at once for a while, on real processes (docs/testing.md). A minute here; make test-long: half an hour.
+if(TANDEM_PYTHON)
+  set(soak ${TANDEM_PYTHON} -B ${CMAKE_SOURCE_DIR}/tests/soak/soak_test.py $<TARGET_FILE:tandem>
+           ${TANDEM_TEST_ROOT}/models/sample)
+  if(TANDEM_SANITIZE)
+    list(APPEND soak --no-memory)
+  endif()
+  add_test(NAME soak COMMAND ${soak})
+  set_tests_properties(soak PROPERTIES LABELS "integration;server" TIMEOUT 300 COST 300)
+  tandem_long_test(soak_long COMMAND ${soak} --seconds 1800)
 endif()
 
 # A real Prometheus, and what it makes of deploy/.
@@ -115,6 +133,13 @@ foreach(name chat_command_test openai_integration_test turns_integration_test to
 endforeach()
 tandem_long_test(hostile_http_long
                  COMMAND hostile_http_test --gtest_filter=*HalfOpenConnections*
+                 ENVIRONMENT TANDEM_HALF_OPEN=10000)
+foreach(name abuse_test hostile_peers_test)
+  target_sources(${name} PRIVATE support/abused_fleet.cc support/hostile_peer.cc support/http_peer.cc
+                                 support/test_certificates.cc)
+  target_link_libraries(${name} PRIVATE tandem_transfer)
+endforeach()
+tandem_long_test(abuse_long COMMAND abuse_test --gtest_filter=*HalfOpen*
                  ENVIRONMENT TANDEM_HALF_OPEN=10000)
 foreach(name standard_services_test watchdog_test)
   target_sources(${name} PRIVATE support/http_peer.cc)

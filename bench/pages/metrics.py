@@ -93,7 +93,9 @@ def of_field():
 
 
 def of_http():
-    return [line(row[0], kind(row[0]), "router", row[1]) for row in rows((ADMIN / "http_metrics.cc").read_text())]
+    def at(name):
+        return "router, worker" if name.startswith("tandem_metrics_port_") else "router"
+    return [line(row[0], kind(row[0]), at(row[0]), row[1]) for row in rows((ADMIN / "http_metrics.cc").read_text())]
 
 
 def of_trace():

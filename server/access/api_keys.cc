@@ -27,6 +27,20 @@ constexpr double kMostPerMinute = 1e12;
 constexpr double kMostWeight = 1e6;
 constexpr double kMostInFlight = 1 << 20;
 
+// The file as JSON. Copying and printing values recurses as deep as these are nested, so that is bounded.
+absl::StatusOr<Json> ParseJson(std::string_view text) {
+  constexpr int kMostLevels = 8;
+  bool is_too_deep = false;
+  const auto keep = [&is_too_deep](int depth, Json::parse_event_t, const Json&) {
+    is_too_deep = is_too_deep || depth > kMostLevels;
+    return depth <= kMostLevels;
+  };
+  Json json = Json::parse(text, keep, /*allow_exceptions=*/false);
+  if (is_too_deep) return InvalidArgument("it is nested more than {} levels deep", kMostLevels);
+  if (json.is_discarded()) return InvalidArgument("it is no JSON");
+  return json;
+}
+
 absl::Status CheckFields(const Json& object, const std::string& what,
                          const std::set<std::string>& known) {
   if (!object.is_object()) return InvalidArgument("{}: must be an object", what);
@@ -126,8 +140,7 @@ Json LimitsJson(const TenantLimits& limits) {
 bool ApiKey::Has(Scope scope) const { return std::ranges::find(scopes, scope) != scopes.end(); }
 
 absl::StatusOr<AccessFile> AccessFile::Parse(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return InvalidArgument("it is no JSON");
+  ASSIGN_OR_RETURN(const Json json, ParseJson(text));
   RETURN_IF_ERROR(CheckFields(json, "the file", {"keys", "tenants", "usual_tenant"}));
   AccessFile file;
   const Json keys = json.value("keys", Json::array());

@@ -1,5 +1,6 @@
 #include "server/admin/metrics_server.h"
 
+#include <atomic>
 #include <chrono>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "base/status.h"
 #include "nlohmann/json.hpp"
 #include "server/admin/exposition.h"
+#include "server/admin/http_metrics.h"
 
 namespace tandem {
 namespace {
@@ -38,6 +40,21 @@ std::function<HttpResponse(const HttpRequest&)> Health(const AdminPages& pages) 
   };
 }
 
+// The pages of a process, with what `server` has done on the page of metrics once it is known.
+AdminPages WithOwnMetrics(AdminPages pages,
+                          std::shared_ptr<const std::atomic<const HttpServer*>> server) {
+  pages.metrics = [make = std::move(pages.metrics), server = std::move(server)] {
+    std::vector<MetricFamily> families = make();
+    if (const HttpServer* const started = *server) {
+      for (MetricFamily& family : MetricsPortMetrics(started->use())) {
+        families.push_back(std::move(family));
+      }
+    }
+    return families;
+  };
+  return pages;
+}
+
 }  // namespace
 
 std::vector<HttpRoute> AdminRoutes(const AdminPages& pages) {
@@ -61,16 +78,19 @@ std::vector<HttpRoute> HealthRoutes(const AdminPages& pages, const std::string& 
 absl::StatusOr<std::unique_ptr<HttpServer>> StartMetricsServer(const std::string& host,
                                                                uint16_t port,
                                                                const AdminPages& pages) {
+  // The handlers of the server, which end before it does, read it.
+  const auto started = std::make_shared<std::atomic<const HttpServer*>>(nullptr);
   auto server = HttpServer::Start({.host = host,
                                    .port = port,
                                    .max_connections = kMaxConnections,
                                    .max_body_bytes = 0,
                                    .header_timeout = kHeaderTimeout},
-                                  AdminRoutes(pages));
+                                  AdminRoutes(WithOwnMetrics(pages, started)));
   if (absl::IsUnavailable(server.status())) {
     return Unavailable("cannot listen on {} for metrics: choose another --metrics-port",
                        HostPortText(host, port));
   }
+  if (server.ok()) *started = server->get();
   return server;
 }
 

@@ -41,9 +41,18 @@ constexpr Metric kMetrics[] = {
      kServerLabel},
     {"tandem_connections_refused_total", "ConnectionUse.refused",
      "Connections closed because of the limit", kServerLabel},
+    {"tandem_connections_evicted_total", "ConnectionUse.evicted",
+     "Connections closed during their handshake to make room for others", kServerLabel},
     {"tandem_log_lines_dropped_total", "GetStatusResponse.log_lines_dropped",
      "Lines of the log that nobody read in time", kServerLabel},
     {"tandem_log_lines_dropped_total", "WorkerLoad.log_lines_dropped", "", kServerLabel},
+    {"tandem_large_headers_refused_total", "GetStatusResponse.large_headers_refused",
+     "Calls refused because they had more headers than --max-metadata-bytes"},
+    {"tandem_registrations_refused_total", "ClusterCallUse.refused_registrations",
+     "Registrations of workers that the router did not accept"},
+    {"tandem_heartbeats_refused_total", "ClusterCallUse.refused_heartbeats",
+     "Heartbeats of processes that do not hold the worker's name here, or with reports that cannot "
+     "be"},
     {"tandem_tls_refused_total", "TlsRefusal.refused",
      "Connections and calls refused because of certificates or identities"},
 

@@ -71,6 +71,8 @@ void RouterPorts::AddProcess(v1::GetStatusResponse& status) const {
   if (parts_.access != nullptr) *status.mutable_access() = parts_.access->Use();
   *status.mutable_connections() = acceptor_->use();
   if (const HttpServer* const http = http_use_) *status.mutable_http() = ToMessage(http->use());
+  status.set_large_headers_refused(headers_.refused());
+  *status.mutable_cluster_calls() = cluster_service_->use();
   parts_.tls.Report(*status.mutable_tls_refusals());
   status.set_log_lines_dropped(LogLinesDropped());
   if (canary_ != nullptr) canary_->Report(status);
@@ -87,8 +89,9 @@ absl::Status RouterPorts::OpenGrpc() {
   const RouterTuning& tuning = options.tuning;
   ASSIGN_OR_RETURN(acceptor_,
                    ConnectionAcceptor::Listen(options.host, options.port, options.server));
-  cluster_service_ = std::make_unique<ClusterService>(
-      parts_.cluster, parts_.prefixes, MostCacheChanges(tuning), parts_.tls.guard_or_null());
+  cluster_service_ =
+      std::make_unique<ClusterService>(parts_.cluster, parts_.prefixes, MostCacheChanges(tuning),
+                                       parts_.tls.guard_or_null(), &headers_);
   inference_ = std::make_unique<InferenceService>(
       parts_.router, parts_.loop, parts_.answers,
       InferenceServiceOptions{
@@ -96,6 +99,7 @@ absl::Status RouterPorts::OpenGrpc() {
           .max_queued_bytes = tuning.stream_buffer_bytes,
           .max_reading_time = std::chrono::seconds(tuning.max_request_seconds),
           .access = parts_.access,
+          .headers = &headers_,
           .add_process = [this](v1::GetStatusResponse& status) { AddProcess(status); }});
   ASSIGN_OR_RETURN(
       server_,

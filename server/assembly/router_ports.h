@@ -28,6 +28,7 @@
 #include "server/services/cluster_service.h"
 #include "server/services/connection_acceptor.h"
 #include "server/services/grpc_server.h"
+#include "server/services/header_limit.h"
 #include "server/services/inference_service.h"
 #include "server/tracing/process_tracing.h"
 
@@ -65,7 +66,8 @@ class RouterPorts {
   void Close(TimePoint end);
 
  private:
-  explicit RouterPorts(const RouterPortParts& parts) : parts_(parts) {}
+  explicit RouterPorts(const RouterPortParts& parts)
+      : parts_(parts), headers_(parts.options.server.max_metadata_bytes) {}
   void AddProcess(v1::GetStatusResponse& status) const;
   v1::GetStatusResponse Status() const;  // of router and process
   absl::Status OpenGrpc();
@@ -80,6 +82,7 @@ class RouterPorts {
   // Constructed in this order and destroyed in reverse.
   const RouterPortParts parts_;
   std::unique_ptr<Canary> canary_;  // null where none was asked for
+  HeaderLimit headers_;
   std::unique_ptr<ConnectionAcceptor> acceptor_;
   std::unique_ptr<ClusterService> cluster_service_;
   std::unique_ptr<InferenceService> inference_;

@@ -224,8 +224,12 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   awaitable<void> Run() {
+    const TimePoint handshake_end = After(server_.options.header_timeout);
     bool usable = co_await wire_->Handshake(server_.options.header_timeout);
-    if (!usable) co_return;
+    if (!usable) {
+      if (Now() >= handshake_end) server_.refusals.Add(RefusalCounts::kSilent);
+      co_return;
+    }
     if (const absl::Status refused = wire_->refusal(); !refused.ok()) {
       const HttpRefusal forbidden = {.status = 403, .message = std::string(refused.message())};
       co_await Refuse(forbidden);
@@ -247,6 +251,7 @@ class Connection {
   // The connection has to make room for another one, or the server ends, in this stage of a request.
   awaitable<void> LeaveUnread(RequestReader::State stage);
   awaitable<void> Refuse(const HttpRefusal& refusal) {
+    server_.refusals.Add(refusal.status);
     return tandem::Refuse(*wire_, refusal, kShortWriteTime, kEndTime);
   }
   // False when the connection is over.
@@ -318,6 +323,7 @@ awaitable<std::optional<Incoming>> Connection::ReadRequest(Duration patience) {
       }
     } else if (Now() >= deadline) {
       if (state == State::kEmpty) {
+        if (!was_used_) server_.refusals.Add(RefusalCounts::kSilent);
         co_await wire_->End(kEndTime);
       } else {
         const HttpRefusal late = {.status = 408, .message = "the request did not come in time"};
@@ -468,7 +474,8 @@ bool ServeConnection(asio::io_context& io, ServedHttp& server, int socket, HttpT
                      std::string remote) {
   // Filled in once the connection has its place.
   const auto place = std::make_shared<std::weak_ptr<Wire>>();
-  const std::optional<ConnectionBook::Id> id = server.book.Add([&io, place] {
+  const auto state = tls == nullptr ? ConnectionState::kWaiting : ConnectionState::kHandshake;
+  const std::optional<ConnectionBook::Id> id = server.book.Add(state, [&io, place] {
     asio::post(io, [place] {
       if (const std::shared_ptr<Wire> wire = place->lock()) wire->Stop();
     });

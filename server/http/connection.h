@@ -12,6 +12,7 @@
 #include "server/http/connection_book.h"
 #include "server/http/http_options.h"
 #include "server/http/http_route.h"
+#include "server/http/refusal_counts.h"
 #include "server/http/route_table.h"
 
 namespace tandem {
@@ -32,6 +33,7 @@ struct ServedHttp {
   std::atomic<int> refusing = 0;  // connections that RefuseConnection has taken over
   std::atomic<bool> draining = false;
   std::atomic<uint64_t> requests = 0;
+  RefusalCounts refusals;
 };
 
 // Serves the requests of a connection one after the other until it ends. False when there is no room

@@ -1,17 +1,41 @@
 #include "server/http/connection_book.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tandem {
+namespace {
 
-std::optional<ConnectionBook::Id> ConnectionBook::Add(std::function<void()> close) {
+// One in so many connections may be in its handshake, and so many may be in any case.
+constexpr int kHandshakeShare = 4;
+constexpr int kLeastHandshakes = 16;
+
+}  // namespace
+
+std::optional<ConnectionBook::Id> ConnectionBook::Add(ConnectionState state,
+                                                      std::function<void()> close) {
   absl::MutexLock lock(&mutex_);
-  if (static_cast<int>(by_age_.size()) >= limit_ && !CloseOldestLocked()) return std::nullopt;
+  if (!HasRoomFor(state) && !CloseOldestLocked()) return std::nullopt;
   const Id id = ++last_number_;
-  const Order order = {ConnectionState::kWaiting, id};
+  const Order order = {state, id};
   connections_.emplace(id, Entry{.order = order, .close = std::move(close)});
-  by_age_.emplace(order, id);
+  Insert(order, id);
   return id;
+}
+
+bool ConnectionBook::HasRoomFor(ConnectionState state) const {
+  if (static_cast<int>(by_age_.size()) >= limit_) return false;
+  return state != ConnectionState::kHandshake ||
+         handshakes_ < std::max(limit_ / kHandshakeShare, kLeastHandshakes);
+}
+
+void ConnectionBook::Insert(Order order, Id id) {
+  by_age_.emplace(order, id);
+  if (order.first == ConnectionState::kHandshake) ++handshakes_;
+}
+
+void ConnectionBook::Erase(Order order) {
+  if (by_age_.erase(order) > 0 && order.first == ConnectionState::kHandshake) --handshakes_;
 }
 
 void ConnectionBook::Remove(Id id) {
@@ -19,7 +43,7 @@ void ConnectionBook::Remove(Id id) {
   absl::MutexLock lock(&mutex_);
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
-  by_age_.erase(found->second.order);
+  Erase(found->second.order);
   close = std::move(found->second.close);
   connections_.erase(found);
   if (connections_.empty()) emptied_.Signal();
@@ -29,9 +53,9 @@ void ConnectionBook::Enter(Id id, ConnectionState state) {
   absl::MutexLock lock(&mutex_);
   const auto found = connections_.find(id);
   if (found == connections_.end() || found->second.closing) return;
-  by_age_.erase(found->second.order);
+  Erase(found->second.order);
   found->second.order = {state, ++last_number_};
-  by_age_.emplace(found->second.order, id);
+  Insert(found->second.order, id);
 }
 
 bool ConnectionBook::CloseOldest() {
@@ -48,13 +72,13 @@ bool ConnectionBook::CloseOldestLocked() {
 
 void ConnectionBook::Close(Entry& entry) {
   entry.closing = true;
-  by_age_.erase(entry.order);
+  Erase(entry.order);
   entry.close();
 }
 
 void ConnectionBook::CloseWaiting() {
   absl::MutexLock lock(&mutex_);
-  while (!by_age_.empty() && by_age_.begin()->first.first == ConnectionState::kWaiting) {
+  while (!by_age_.empty() && by_age_.begin()->first.first <= ConnectionState::kWaiting) {
     Close(connections_.at(by_age_.begin()->second));
   }
 }

@@ -13,9 +13,10 @@
 
 namespace tandem {
 
-// What a connection does. In the order in which connections are closed to make room: one that waits for
-// a request costs its client least, and one whose answer is being made is never closed for it.
-enum class ConnectionState : uint8_t { kWaiting, kReceiving, kAnswering };
+// What a connection does. In the order in which connections are closed to make room: one in its TLS
+// handshake has asked for nothing yet, one that waits for a request costs its client least, and one whose
+// answer is being made is never closed for it.
+enum class ConnectionState : uint8_t { kHandshake, kWaiting, kReceiving, kAnswering };
 
 // The open connections of one server, and which of them makes room for another one. Thread-safe.
 class ConnectionBook {
@@ -24,10 +25,11 @@ class ConnectionBook {
 
   explicit ConnectionBook(int limit) : limit_(limit) {}
 
-  // Notes a connection, which waits. `close` makes it end soon; it only queues a task, and is not called
-  // after Remove. When there is no room, the connection that has waited or received longest is asked to
-  // end; nothing when all are being answered.
-  std::optional<Id> Add(std::function<void()> close);
+  // Notes a connection that begins in this state. `close` makes it end soon; it only queues a task, and is
+  // not called after Remove. When there is no room, the connection that has waited or received longest is
+  // asked to end; nothing when all are being answered. A quarter of all may be in their handshake, which
+  // takes much more memory than waiting; beyond that the oldest of these makes room.
+  std::optional<Id> Add(ConnectionState state, std::function<void()> close);
   void Remove(Id id);
   // It begins to be in this state.
   void Enter(Id id, ConnectionState state);
@@ -51,6 +53,9 @@ class ConnectionBook {
     bool closing = false;
   };
 
+  bool HasRoomFor(ConnectionState state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Insert(Order order, Id id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Erase(Order order) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool CloseOldestLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Close(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -59,6 +64,7 @@ class ConnectionBook {
   MonotonicCondVar emptied_;
   std::map<Id, Entry> connections_ ABSL_GUARDED_BY(mutex_);
   std::map<Order, Id> by_age_ ABSL_GUARDED_BY(mutex_);  // without those that are closing
+  int handshakes_ ABSL_GUARDED_BY(mutex_) = 0;          // of by_age_
   uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t evicted_ ABSL_GUARDED_BY(mutex_) = 0;
 };

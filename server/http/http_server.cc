@@ -246,7 +246,8 @@ HttpUse HttpServer::use() const {
           .limit = parts_->server.book.limit(),
           .requests = parts_->server.requests,
           .refused = parts_->refused,
-          .evicted = parts_->server.book.evicted()};
+          .evicted = parts_->server.book.evicted(),
+          .refusals = parts_->server.refusals.counts()};
 }
 
 void HttpServer::Drain(TimePoint deadline) {

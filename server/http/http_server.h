@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,6 +20,8 @@ struct HttpUse {
   uint64_t requests = 0;
   uint64_t refused = 0;  // connections for which there was no room
   uint64_t evicted = 0;  // connections that were closed to make room for others
+  // Requests that were refused before a handler saw them, by status (refusal_counts.h).
+  std::vector<std::pair<int, uint64_t>> refusals;
 };
 
 // Serves HTTP/1.1 and 1.0, with TLS where files are given. Requests of one connection are answered one

@@ -13,6 +13,8 @@ namespace {
 
 void SetHttpRules(SSL_CTX* context) {
   TANDEM_CHECK(SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1, "TLS 1.2");
+  // Idle connections keep no buffers for records, which take 34 KiB.
+  SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
 }
 
 // Sessions are not resumed: every connection shows its certificate anew.

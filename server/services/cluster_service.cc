@@ -26,17 +26,19 @@ void FillKvPeers(const ClusterView& view, const WorkerId& id, v1::HeartbeatRespo
 }  // namespace
 
 ClusterService::ClusterService(Cluster& cluster, PrefixIndex* prefixes, uint32_t most_cache_changes,
-                               const CallGuard* guard)
+                               const CallGuard* guard, HeaderLimit* headers)
     : cluster_(cluster),
       prefixes_(prefixes),
       most_cache_changes_(most_cache_changes),
-      guard_(guard) {}
+      guard_(guard),
+      headers_(headers) {}
 
 ClusterService::~ClusterService() = default;
 
 template <typename Request>
 absl::Status ClusterService::CheckCaller(const grpc::CallbackServerContext& context,
                                          const Request& request, std::string_view method) const {
+  if (headers_ != nullptr) RETURN_IF_ERROR(headers_->Check(context));
   if (guard_ == nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(CheckName("name", request.name()));  // it is quoted and logged
   return guard_->CheckWorkerName(context, request.name(), method);
@@ -53,6 +55,7 @@ grpc::ServerUnaryReactor* ClusterService::Register(grpc::CallbackServerContext* 
     LogInfo("worker={} joined role={} address={} pid={}", request->name(), Name(request->role()),
             request->address(), request->pid());
   } else {
+    ++refused_registrations_;
     const bool may_be_logged = CheckName("name", request->name()).ok();
     LogWarn("worker={} refused status=\"{}\"", may_be_logged ? request->name() : "(no valid name)",
             status.ToString());
@@ -71,6 +74,8 @@ grpc::ServerUnaryReactor* ClusterService::Heartbeat(grpc::CallbackServerContext*
   if (status.ok()) {
     FillKvPeers(*cluster_.View(), {request->name(), request->incarnation()}, *response);
     TakeCacheChanges(*request, *response);
+  } else {
+    ++refused_heartbeats_;
   }
   return Answer(*context, status);
 }
@@ -92,6 +97,13 @@ grpc::ServerUnaryReactor* ClusterService::Deregister(grpc::CallbackServerContext
     LogInfo("worker={} leaves", request->name());
   }
   return Answer(*context, status);
+}
+
+v1::ClusterCallUse ClusterService::use() const {
+  v1::ClusterCallUse use;
+  use.set_refused_registrations(refused_registrations_);
+  use.set_refused_heartbeats(refused_heartbeats_);
+  return use;
 }
 
 }  // namespace tandem

@@ -1,12 +1,15 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 
 #include "router/cluster/cluster.h"
 #include "router/prefix/prefix_index.h"
 #include "security/grpc/call_guard.h"
+#include "server/services/header_limit.h"
 #include "tandem/v1/cluster.grpc.pb.h"
+#include "tandem/v1/inference.pb.h"
 
 namespace tandem {
 
@@ -16,10 +19,11 @@ class ClusterService final : public v1::Cluster::CallbackService {
  public:
   // prefixes: null where the router does not want to know what is cached. most_cache_changes: that
   // one heartbeat may bring. guard: judges whether a caller is the worker that it speaks for, and
-  // outlives it; null without TLS, where nobody can know. As with InferenceService, constructor and
+  // outlives it; null without TLS, where nobody can know. headers: null: however many are taken; outlives
+  // this. As with InferenceService, constructor and
   // destructor are not in line.
   ClusterService(Cluster& cluster, PrefixIndex* prefixes, uint32_t most_cache_changes,
-                 const CallGuard* guard = nullptr);
+                 const CallGuard* guard = nullptr, HeaderLimit* headers = nullptr);
   ~ClusterService() override;
 
   grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context,
@@ -32,6 +36,9 @@ class ClusterService final : public v1::Cluster::CallbackService {
                                        const v1::DeregisterRequest* request,
                                        v1::DeregisterResponse* response) override;
 
+  // What it has refused so far. Thread-safe.
+  v1::ClusterCallUse use() const;
+
  private:
   // Whether the caller may speak for the worker that `request` names.
   template <typename Request>
@@ -43,6 +50,9 @@ class ClusterService final : public v1::Cluster::CallbackService {
   PrefixIndex* const prefixes_;
   const uint32_t most_cache_changes_;
   const CallGuard* const guard_;
+  HeaderLimit* const headers_;
+  std::atomic<uint64_t> refused_registrations_ = 0;
+  std::atomic<uint64_t> refused_heartbeats_ = 0;
 };
 
 }  // namespace tandem

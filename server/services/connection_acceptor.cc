@@ -24,6 +24,9 @@ namespace {
 // How long accepting rests when the system has no descriptor or memory for one more connection.
 constexpr int kPauseMilliseconds = 100;
 constexpr std::chrono::seconds kLogInterval(10);
+// One in so many connections makes room at a time: looking at all of them for each new one would take
+// longer than the handshakes.
+constexpr int kEvictedShare = 8;
 
 // A peer that takes no byte for as long as it may leave a ping unanswered is disconnected.
 void SetOptions(int connection, int32_t timeout_seconds) {
@@ -79,9 +82,13 @@ v1::ConnectionUse ConnectionAcceptor::use() const {
   v1::ConnectionUse use;
   use.set_limit(std::min(limits_.max_connections, first_reserved_fd_));
   use.set_refused(refused_);
+  use.set_evicted(evicted_);
   absl::MutexLock lock(&mutex_);
   use.set_open(open_.Count());
-  use.set_full(out_of_descriptors_ || !next.valid() || !HasRoomFor(next.get()));
+  const bool has_room =
+      next.valid() && (HasRoomFor(next.get()) ||
+                       open_.HasAnyAcceptedAfter(HandshakeBegin(std::chrono::steady_clock::now())));
+  use.set_full(out_of_descriptors_ || !has_room);
   return use;
 }
 
@@ -113,19 +120,30 @@ void ConnectionAcceptor::AcceptAll(const UniqueFd& listener) {
       return;
     }
     SetOptions(connection, limits_.keepalive_timeout_seconds);
+    const TimePoint now = std::chrono::steady_clock::now();
     bool taken = false;
     {
       absl::MutexLock lock(&mutex_);
+      if (!HasRoomFor(connection)) MakeRoom(now);
       taken = HasRoomFor(connection);
-      if (taken) open_.Add(connection);
+      if (taken) open_.Add(connection, now);
     }
     if (taken) {
       handler_(connection);
     } else {
       close(connection);
-      Refuse();
+      ++refused_;
+      LogLackOfRoom(now);
     }
   }
+}
+
+void ConnectionAcceptor::MakeRoom(TimePoint now) {
+  const int most = std::max(open_.upper_bound() / kEvictedShare, 1);
+  const int evicted = open_.EvictQuietest(HandshakeBegin(now), most);
+  if (evicted == 0) return;
+  evicted_ += static_cast<uint64_t>(evicted);
+  LogLackOfRoom(now);
 }
 
 bool ConnectionAcceptor::HasRoomFor(int fd) const {
@@ -133,15 +151,14 @@ bool ConnectionAcceptor::HasRoomFor(int fd) const {
   return open_.upper_bound() < limits_.max_connections || open_.Count() < limits_.max_connections;
 }
 
-void ConnectionAcceptor::Refuse() {
-  const uint64_t refused = ++refused_;
-  const TimePoint now = std::chrono::steady_clock::now();
+void ConnectionAcceptor::LogLackOfRoom(TimePoint now) {
   if (now < next_log_) return;
   next_log_ = now + kLogInterval;
   LogWarn(
-      "connection refused port={} refused={} max_connections={} max_descriptors={}: close idle "
-      "clients, raise --max-connections or the limit on open files (ulimit -n)",
-      port_, refused, limits_.max_connections, first_reserved_fd_);
+      "too many connections port={} refused={} evicted={} max_connections={} max_descriptors={}: "
+      "close idle clients, raise --max-connections or the limit on open files (ulimit -n); evicted "
+      "ones had not ended their handshake",
+      port_, refused_.load(), evicted_.load(), limits_.max_connections, first_reserved_fd_);
 }
 
 }  // namespace tandem

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,8 +22,13 @@ namespace tandem {
 
 // Accepts the connections of a gRPC server in gRPC's place: the listener of gRPC 1.51 never accepts
 // again after it has run out of descriptors once. This one stays below `max_connections` and below
-// the process's limit on descriptors. What comes beyond that is closed at once, logged and counted,
-// and the next connection is taken as soon as one has ended.
+// the process's limit on descriptors.
+//
+// When there is no room, connections that may still be in their handshake make room: those that were
+// accepted within `handshake_seconds`, of which gRPC closes the ones whose handshake takes longer. The
+// peers that have sent the fewest bytes go first, so that peers which connect and say little keep
+// nobody out. When all connections are older than that, a new one is closed at once. Both are logged
+// and counted.
 //
 // A connection is taken only if its descriptor's number is below the limit minus a reserve. The
 // system gives out the lowest number that is free, so the numbers above always remain for the rest
@@ -57,7 +63,15 @@ class ConnectionAcceptor {
   void AcceptAll(const UniqueFd& listener);
   // Whether a connection whose descriptor is `fd` may be kept.
   bool HasRoomFor(int fd) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Refuse();
+  // Ends some of the connections that may still be in their handshake. What ends frees its descriptor
+  // only once gRPC has noticed.
+  void MakeRoom(TimePoint now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Later accepted connections may still be in their handshake.
+  TimePoint HandshakeBegin(TimePoint now) const {
+    return now - std::chrono::seconds(limits_.handshake_seconds);
+  }
+  // Logs that connections were refused or evicted, at most one line in ten seconds.
+  void LogLackOfRoom(TimePoint now);
   // Waits until `listeners_` have something, or for `pause` without looking at them.
   enum class WaitFor : bool { kConnections, kPause };
   void Wait(WaitFor what);
@@ -71,6 +85,7 @@ class ConnectionAcceptor {
   std::atomic<bool> stopping_ = false;
   std::atomic<bool> out_of_descriptors_ = false;
   std::atomic<uint64_t> refused_ = 0;
+  std::atomic<uint64_t> evicted_ = 0;
   TimePoint next_log_;  // of the thread
   mutable absl::Mutex mutex_;
   mutable OpenConnections open_ ABSL_GUARDED_BY(mutex_);

@@ -172,10 +172,16 @@ InferenceService::InferenceService(Router& router, EventLoop& loop, AnswerBuffer
 
 InferenceService::~InferenceService() = default;
 
+absl::StatusOr<std::optional<Caller>> InferenceService::Admit(
+    const grpc::CallbackServerContext& context, Scope needed) const {
+  if (options_.headers != nullptr) RETURN_IF_ERROR(options_.headers->Check(context));
+  return CheckCall(context, options_.access, needed);
+}
+
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   auto* stream = new GenerateStream(*context, router_, loop_, answers_, options_);
-  const auto caller = CheckCall(*context, options_.access, Scope::kGenerate);
+  const auto caller = Admit(*context, Scope::kGenerate);
   if (caller.ok()) {
     stream->Start(*request, *caller);
   } else {
@@ -187,7 +193,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(
 grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext* context,
                                                      const grpc::ByteBuffer* bytes,
                                                      grpc::ByteBuffer* response) {
-  if (const auto caller = CheckCall(*context, options_.access, Scope::kGenerate); !caller.ok()) {
+  if (const auto caller = Admit(*context, Scope::kGenerate); !caller.ok()) {
     return Answer(*context, caller.status());
   }
   v1::TokenizeRequest request;
@@ -214,7 +220,7 @@ grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* InferenceService::Explain(grpc::CallbackServerContext* context,
                                                     const grpc::ByteBuffer* bytes,
                                                     grpc::ByteBuffer* response) {
-  if (const auto caller = CheckCall(*context, options_.access, Scope::kAdmin); !caller.ok()) {
+  if (const auto caller = Admit(*context, Scope::kAdmin); !caller.ok()) {
     return Answer(*context, caller.status());
   }
   v1::ExplainRequest request;
@@ -238,7 +244,7 @@ grpc::ServerUnaryReactor* InferenceService::Explain(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* InferenceService::GetStatus(grpc::CallbackServerContext* context,
                                                       const v1::GetStatusRequest*,
                                                       v1::GetStatusResponse* response) {
-  const auto caller = CheckCall(*context, options_.access, Scope::kGenerate);
+  const auto caller = Admit(*context, Scope::kGenerate);
   if (!caller.ok()) return Answer(*context, caller.status());
   *response = router_.Status();
   // What other tenants use is not theirs to know.

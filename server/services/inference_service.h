@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 
 #include "router/event_loop.h"
 #include "router/request/answer_buffers.h"
 #include "router/router.h"
 #include "server/access/access_control.h"
+#include "server/services/header_limit.h"
 #include "tandem/v1/inference.grpc.pb.h"
 
 namespace tandem {
@@ -23,6 +25,8 @@ struct InferenceServiceOptions {
   Duration max_reading_time = std::chrono::minutes(10);
   // Asked about each call; null: every call is served. Outlives the service.
   AccessControl* access = nullptr;
+  // Judges the headers of each call; null: however many are taken. Outlives the service.
+  HeaderLimit* headers = nullptr;
   // Adds what the router itself does not know of its process; thread-safe.
   std::function<void(v1::GetStatusResponse&)> add_process;
 };
@@ -55,6 +59,10 @@ class InferenceService final : public InferenceServiceBase {
                                       v1::GetStatusResponse* response) override;
 
  private:
+  // Who calls, where that is known. Refuses calls with too many headers, or without the scope.
+  absl::StatusOr<std::optional<Caller>> Admit(const grpc::CallbackServerContext& context,
+                                              Scope needed) const;
+
   Router& router_;
   EventLoop& loop_;
   AnswerBuffers& answers_;

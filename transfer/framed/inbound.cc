@@ -62,7 +62,8 @@ absl::StatusOr<Turn> InboundConnection::Read() {
     if (count == 0) return Turn::kDone;
     context_.counters.received += count;
     total += count;
-    last_progress_ = std::chrono::steady_clock::now();
+    // The hello is short, so its time is not prolonged by a peer that sends it byte by byte.
+    if (stage_ == Stage::kOpen) last_progress_ = std::chrono::steady_clock::now();
     RETURN_IF_ERROR(Take(count, with_place));
     GrantNow();
     if (read_ahead > 0 && count < with_place + ahead) return Turn::kDone;

@@ -67,6 +67,9 @@ class SecuredPort {
     while (Refused(reason) == 0 && absl::Now() < end) std::this_thread::yield();
     return Refused(reason);
   }
+  Cluster& cluster() { return cluster_; }
+  FakeClock& clock() { return clock_; }
+  v1::ClusterCallUse cluster_calls() const { return cluster_service_->use(); }
   uint64_t Refused(TlsRefusalReason reason) const {
     for (const TlsRefusals::Count& count : tls_.refusals->counts()) {
       if (count.port == TlsPort::kGrpc && count.reason == reason) return count.refused;
@@ -298,6 +301,62 @@ TEST_F(GrpcTlsTest, AWorkerJoinsUnderItsName) {
     EXPECT_EQ(Heartbeat(*port, files, "w").error_code(), grpc::StatusCode::NOT_FOUND);
     EXPECT_EQ(Deregister(*port, files, "w").error_code(), grpc::StatusCode::OK);
   }
+}
+
+// All with the worker's own certificate: another life of the process, or somebody who has its files.
+TEST_F(GrpcTlsTest, HeartbeatsCountForTheProcessAloneThatHasTheName) {
+  const auto port = SecuredPort::OfRouter(router_files_, ClientCertificates::kOptional);
+  const auto registers = [&](uint64_t incarnation) {
+    v1::RegisterRequest request;
+    request.set_name("w");
+    request.set_incarnation(incarnation);
+    request.set_role(v1::WORKER_ROLE_UNIFIED);
+    request.set_address("127.0.0.1:1");
+    request.set_model("sample");
+    request.set_model_fingerprint(1);
+    request.set_device("cpu");
+    request.set_max_context_tokens(100);
+    v1::KvLayout& layout = *request.mutable_layout();
+    layout.set_num_layers(4);
+    layout.set_num_kv_heads(2);
+    layout.set_head_dim(64);
+    layout.set_block_tokens(16);
+    layout.set_dtype("bf16");
+    grpc::ClientContext context;
+    v1::RegisterResponse response;
+    return v1::Cluster::NewStub(Connect(*port, worker_files_))
+        ->Register(&context, request, &response)
+        .error_code();
+  };
+  const auto beats = [&](uint64_t incarnation, int32_t running) {
+    v1::HeartbeatRequest request;
+    request.set_name("w");
+    request.set_incarnation(incarnation);
+    request.mutable_load()->set_running(running);
+    grpc::ClientContext context;
+    v1::HeartbeatResponse response;
+    return v1::Cluster::NewStub(Connect(*port, worker_files_))
+        ->Heartbeat(&context, request, &response)
+        .error_code();
+  };
+  const auto running = [&] { return port->cluster().View()->workers.at(0).load->running(); };
+  ASSERT_EQ(registers(10), grpc::StatusCode::OK);
+  ASSERT_EQ(beats(10, 3), grpc::StatusCode::OK);
+  for (const uint64_t incarnation : {0, 9, 11}) {
+    EXPECT_EQ(beats(incarnation, 77), grpc::StatusCode::NOT_FOUND) << incarnation;
+  }
+  EXPECT_EQ(registers(11), grpc::StatusCode::FAILED_PRECONDITION) << "the holder is alive";
+  EXPECT_EQ(running(), 3);
+  EXPECT_EQ(port->cluster_calls().refused_heartbeats(), 3u);
+  EXPECT_EQ(port->cluster_calls().refused_registrations(), 1u);
+  // The holder has ended and was started again; what the former one sent is replayed.
+  port->clock().Advance(3 * port->cluster().options().heartbeat);
+  ASSERT_EQ(registers(11), grpc::StatusCode::OK);
+  ASSERT_EQ(beats(11, 4), grpc::StatusCode::OK);
+  EXPECT_EQ(beats(10, 3), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(registers(10), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(running(), 4);
+  EXPECT_EQ(port->cluster_calls().refused_heartbeats(), 4u);
 }
 
 // A router that calls a worker by its name, and clients that call a router.

@@ -190,6 +190,16 @@ TEST(AccessFileTest, KeepsWhatItWrote) {
   EXPECT_EQ(again->tenants().Of("t").max_in_flight, 2);
 }
 
+TEST(AccessFileTest, AMillionLevelsAreRefused) {
+  constexpr size_t kDeep = 1'000'000;
+  const std::string deep = std::string(kDeep, '[') + std::string(kDeep, ']');
+  for (const std::string& text :
+       {deep, R"({"usual_tenant": {"max_in_flight": )" + deep + "}}",
+        R"({"keys": [{"id": "a", "sha256": "x", "tenant": "t", "scopes": [)" + deep + "]}]}"}) {
+    EXPECT_EQ(AccessFile::Parse(text).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
 TEST(AccessFileTest, TwoKeysWithOneIdOrOneSecretAreRefused) {
   AccessFile file;
   ASSERT_TRUE(file.Add(KeyOf("a", "x", {Scope::kGenerate})).ok());

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/unique_fd.h"
 #include "gmock/gmock.h"
@@ -109,6 +110,26 @@ TEST_F(HttpTlsTest, APeerThatDoesNotSpeakTlsGetsNoAnswer) {
 
 constexpr char kEcho[] =
     "POST /echo HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi";
+
+TEST_F(HttpTlsTest, AQuarterOfTheConnectionsMayBeInTheirHandshake) {
+  constexpr int kMost = 80;
+  constexpr int kSilent = 30;
+  const auto server =
+      HttpServer::Start({.tls = {.cert = files_.cert, .key = files_.key}, .max_connections = kMost},
+                        {{.method = "POST", .path = "/echo", .handler = [](const auto& exchange) {
+                            exchange->Respond({.body = exchange->request().body});
+                          }}});
+  ASSERT_TRUE(server.ok()) << server.status();
+  std::vector<std::unique_ptr<HttpPeer>> silent;
+  for (int i = 0; i < kSilent; ++i) {
+    silent.push_back(std::make_unique<HttpPeer>((*server)->port()));
+  }
+  for (int i = 0; i < kSilent - kMost / 4; ++i)
+    EXPECT_TRUE(silent[static_cast<size_t>(i)]->AwaitEnd());
+  EXPECT_EQ((*server)->use().evicted, static_cast<uint64_t>(kSilent - kMost / 4));
+  EXPECT_THAT(AskOverTls((*server)->port(), kEcho, files_.ca, TLS1_3_VERSION),
+              HasSubstr("\r\n\r\nhi"));
+}
 
 // How often somebody was refused for that reason; waits until there is one.
 uint64_t AwaitRefused(const TlsRefusals& refusals, TlsRefusalReason reason) {

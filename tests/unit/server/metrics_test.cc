@@ -15,8 +15,11 @@
 namespace tandem {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 v1::GetStatusResponse ScrapedStatus() {
   v1::GetStatusResponse status;
@@ -149,19 +152,31 @@ TEST(MetricsServerTest, ServesThePageInTheFormatThatTheClientWants) {
   for (const char* value : {"1", "2"}) {
     const HttpReply answer = client.Get("/metrics");
     EXPECT_EQ(answer.status, 200);
-    EXPECT_EQ(answer.body,
-              std::string("# HELP calls h\n# TYPE calls gauge\ncalls ") + value + "\n");
+    EXPECT_THAT(answer.body, StartsWith(std::string("# HELP calls h\n# TYPE calls gauge\ncalls ") +
+                                        value + "\n"));
     EXPECT_EQ(answer.Header("Content-Type"), "text/plain; version=0.0.4");
   }
   ASSERT_TRUE(
       client.Send("GET /metrics HTTP/1.1\r\nHost: x\r\n"
                   "Accept: application/openmetrics-text;version=1.0.0\r\n\r\n"));
   const HttpReply open_metrics = client.Read();
-  EXPECT_THAT(open_metrics.body, HasSubstr("calls 3\n# EOF\n"));
+  EXPECT_THAT(open_metrics.body, AllOf(HasSubstr("calls 3\n"), EndsWith("# EOF\n")));
   EXPECT_EQ(open_metrics.Header("Content-Type"),
             "application/openmetrics-text; version=1.0.0; charset=utf-8");
   EXPECT_EQ(client.Get("/elsewhere").status, 404);
   EXPECT_EQ(client.Post("/metrics", "body").status, 413);
+}
+
+TEST(MetricsServerTest, WhatItRefusesIsOnItsOwnPage) {
+  ScriptedPages scripted;
+  const auto server = StartMetricsServer("127.0.0.1", 0, scripted.pages());
+  ASSERT_TRUE(server.ok()) << server.status();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(HttpPeer((*server)->port()).Post("/metrics", "body").status, 413);
+  }
+  const HttpReply page = HttpGet((*server)->port(), "/metrics");
+  EXPECT_THAT(page.body,
+              HasSubstr("tandem_metrics_port_requests_refused_total{status=\"413\"} 2\n"));
 }
 
 TEST(MetricsServerTest, LivenessAndReadinessNameTheirChecks) {

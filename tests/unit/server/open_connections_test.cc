@@ -1,10 +1,17 @@
 #include "server/services/open_connections.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <string>
+
+#include "base/unique_fd.h"
 #include "gtest/gtest.h"
+#include "transfer/media/tcp/socket.h"
 
 namespace tandem {
 namespace {
@@ -13,7 +20,7 @@ TEST(OpenConnectionsTest, ConnectionsThatSomebodyElseClosedAreNotCounted) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   OpenConnections connections;
-  for (const int end : ends) connections.Add(end);
+  for (const int end : ends) connections.Add(end, TimePoint());
   EXPECT_EQ(connections.Count(), 2);
   close(ends[0]);
   EXPECT_EQ(connections.upper_bound(), 2);
@@ -27,15 +34,77 @@ TEST(OpenConnectionsTest, ADescriptorThatNowStandsForSomethingElseIsNotCounted) 
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   OpenConnections connections;
-  connections.Add(ends[0]);
+  connections.Add(ends[0], TimePoint());
   const int file = open("/dev/null", O_RDONLY);
   ASSERT_EQ(dup2(file, ends[0]), ends[0]);
   EXPECT_EQ(connections.Count(), 0);
-  connections.Add(ends[1]);
+  connections.Add(ends[1], TimePoint());
   ASSERT_EQ(dup2(socket(AF_UNIX, SOCK_STREAM, 0), ends[1]), ends[1]) << "another socket";
   EXPECT_EQ(connections.Count(), 0);
-  connections.Add(ends[1]);
+  connections.Add(ends[1], TimePoint());
   EXPECT_EQ(connections.Count(), 1);
+}
+
+// One connection over TCP, of which the test has both ends.
+struct TcpPair {
+  explicit TcpPair(const UniqueFd& listener) : peer(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(LocalPort(listener));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(connect(peer.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    pollfd waiting = {.fd = listener.get(), .events = POLLIN};
+    EXPECT_EQ(poll(&waiting, 1, 60'000), 1);
+    accepted = accept(listener.get(), nullptr, nullptr);
+  }
+  ~TcpPair() { close(accepted); }
+  // Sends so many bytes and waits until they are there.
+  void Say(size_t bytes) const {
+    const std::string text(bytes, 'x');
+    EXPECT_EQ(send(peer.get(), text.data(), bytes, 0), static_cast<ssize_t>(bytes));
+    std::string received(bytes, ' ');
+    EXPECT_EQ(recv(accepted, received.data(), bytes, MSG_WAITALL), static_cast<ssize_t>(bytes));
+  }
+  bool is_open() const {
+    char byte = 0;
+    return recv(peer.get(), &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+  }
+
+  UniqueFd peer;
+  int accepted = -1;
+};
+
+TEST(OpenConnectionsTest, TheYoungOnesThatSaidLeastMakeRoom) {
+  const UniqueFd listener = *Listen("127.0.0.1", 0);
+  const TcpPair old(listener), talker(listener), silent(listener), silent_later(listener);
+  const TcpPair* const young[] = {&talker, &silent, &silent_later};
+  talker.Say(100);
+  const TimePoint begin{std::chrono::seconds(1000)};
+  OpenConnections connections;
+  connections.Add(old.accepted, begin);
+  for (int i = 0; i < 3; ++i) {
+    connections.Add(young[i]->accepted, begin + std::chrono::seconds(i + 1));
+  }
+  EXPECT_EQ(connections.EvictQuietest(begin, 1), 1);
+  EXPECT_FALSE(silent.is_open());
+  EXPECT_TRUE(silent_later.is_open());
+  EXPECT_EQ(connections.upper_bound(), 3) << "it does not count any more";
+  EXPECT_EQ(connections.EvictQuietest(begin, 9), 2);
+  EXPECT_FALSE(silent_later.is_open() || talker.is_open());
+  EXPECT_TRUE(old.is_open());
+  EXPECT_FALSE(connections.HasAnyAcceptedAfter(begin));
+  EXPECT_EQ(connections.EvictQuietest(begin, 9), 0);
+}
+
+// gRPC has closed the connection, and the system has given its number to another one.
+TEST(OpenConnectionsTest, AnotherSocketUnderItsNumberIsLeftAlone) {
+  const UniqueFd listener = *Listen("127.0.0.1", 0);
+  const TcpPair gone(listener), other(listener);
+  OpenConnections connections;
+  connections.Add(gone.accepted, TimePoint() + std::chrono::seconds(1));
+  ASSERT_EQ(dup2(other.accepted, gone.accepted), gone.accepted);
+  EXPECT_EQ(connections.EvictQuietest(TimePoint(), 1), 0);
+  EXPECT_TRUE(other.is_open());
 }
 
 }  // namespace

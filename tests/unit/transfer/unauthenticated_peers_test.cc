@@ -164,6 +164,23 @@ TEST_F(UnauthenticatedPeersTest, WhoSaysNothingIsCountedOnceItsTimeIsOver) {
   ExpectUnauthenticated(*receiver, 1);
 }
 
+TEST_F(UnauthenticatedPeersTest, WhoSendsItsHelloByteByByteHasNoMoreTime) {
+  const auto receiver =
+      *OpenTcpTransport({}, &receiver_probe_, {.connect_timeout = std::chrono::milliseconds(100)});
+  RawPeer slow = RawPeer::ConnectTo(receiver->address());
+  const auto hello = HeaderBytes({.type = FrameType::kHello, .stream = 1, .block = 1});
+  // Each byte comes well within the time, all of them take five times as long.
+  const absl::Time begin = absl::Now();
+  for (size_t i = 0; i < hello.size() && receiver->stats().refused.closed == 0; ++i) {
+    while (absl::Now() < begin + absl::Milliseconds(8 * static_cast<int64_t>(i))) {
+      std::this_thread::yield();
+    }
+    slow.Send(std::span(hello).subspan(i, 1));
+  }
+  EXPECT_TRUE(slow.IsClosed());
+  ExpectUnauthenticated(*receiver, 1);
+}
+
 TEST_F(UnauthenticatedPeersTest, WhoComesWhenAllPlacesAreTakenIsCounted) {
   const auto receiver = *OpenTcpTransport({}, &receiver_probe_, {.max_connections = 1});
   RawPeer worker = RawPeer::ConnectTo(receiver->address());
