@@ -1,9 +1,8 @@
 #include "tests/support/abused_fleet.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
-#include <thread>
+#include <random>
 
 #include "absl/strings/str_split.h"
 #include "fmt/format.h"
@@ -11,11 +10,23 @@
 #include "tests/support/call_by_bytes.h"
 #include "tests/support/hostile_peer.h"
 #include "tests/support/http_peer.h"
+#include "transfer/media/tcp/socket.h"
 
 namespace tandem {
 namespace {
 
 constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
+
+// A free port of those that the system gives to nobody unasked: between the choice and the start of the
+// process that gets it, others connect and listen.
+uint16_t ChoosePort() {
+  std::random_device random;
+  std::uniform_int_distribution<int> ports(10'000, 32'000);
+  while (true) {
+    const auto port = static_cast<uint16_t>(ports(random));
+    if (Listen("127.0.0.1", port).ok()) return port;
+  }
+}
 
 uint16_t PortOf(const std::string& address) {
   return static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
@@ -42,9 +53,10 @@ AbusedFleet::AbusedFleet(Security security, const std::string& directory,
       prefill_(authority_.IssueFor("prefill", {"spiffe://tandem/worker/prefill-0"})),
       decode_(authority_.IssueFor("decode", {"spiffe://tandem/worker/decode-0"})),
       client_(authority_.IssueFor("client", {"spiffe://tandem/client/c"})),
-      http_port_(FreePort()),
-      metrics_ports_({{"router", FreePort()}, {"prefill-0", FreePort()}, {"decode-0", FreePort()}}),
-      data_port_(FreePort()),
+      http_port_(ChoosePort()),
+      metrics_ports_(
+          {{"router", ChoosePort()}, {"prefill-0", ChoosePort()}, {"decode-0", ChoosePort()}}),
+      data_port_(ChoosePort()),
       cluster_(std::make_unique<TestCluster>(Options(flags))) {
   ListPorts();
   ServeHonestPeers();
@@ -83,7 +95,9 @@ uint16_t AbusedFleet::MetricsPort(const std::string& process) const {
 std::string AbusedFleet::WorkerAddress(const std::string& name) {
   const auto status = cluster_->client().GetStatus(std::chrono::minutes(1));
   EXPECT_TRUE(status.ok()) << status.status();
-  return FindWorker(*status, name)->address();
+  const v1::WorkerStatus* const worker = status.ok() ? FindWorker(*status, name) : nullptr;
+  EXPECT_NE(worker, nullptr) << name;
+  return worker == nullptr ? "127.0.0.1:1" : worker->address();
 }
 
 void AbusedFleet::ListPorts() {
