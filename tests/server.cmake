@@ -47,10 +47,12 @@ tandem_test(http_test
 tandem_test(page_test SOURCES unit/server/page_test.cc support/http_peer.cc DEPS tandem_page)
 tandem_fuzz_test(http_request_fuzz SOURCES fuzz/http_request_fuzz.cc DEPS tandem_http
   CORPUS fuzz/corpus/http_request)
-foreach(name access_file http_headers router_name)
-  tandem_fuzz_test(${name}_fuzz SOURCES fuzz/${name}_fuzz.cc DEPS tandem_server
-    CORPUS fuzz/corpus/${name})
-endforeach()
+tandem_fuzz_test(access_file_fuzz SOURCES fuzz/access_file_fuzz.cc DEPS tandem_server
+  CORPUS fuzz/corpus/access_file)
+tandem_fuzz_test(http_headers_fuzz SOURCES fuzz/http_headers_fuzz.cc DEPS tandem_server
+  CORPUS fuzz/corpus/http_headers)
+tandem_fuzz_test(router_name_fuzz SOURCES fuzz/router_name_fuzz.cc DEPS tandem_server
+  CORPUS fuzz/corpus/router_name)
 tandem_fuzz_test(conversation_fuzz SOURCES fuzz/conversation_fuzz.cc DEPS tandem_terminal
   CORPUS fuzz/corpus/conversation)
 tandem_watch_stack(http_test page_test)
