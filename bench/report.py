@@ -15,6 +15,7 @@ from pages.gpu import GPU_RESULTS, check_gpu, gpu
 from pages.host import against_peer, codecs, daemon, kernels, kvstore, link_codecs, scheduler, simulator_speed, tokenizer
 from pages.http import http_cost, other_generators
 from pages.metrics import with_metrics
+from pages.overload import overload
 from pages.predictions import predictions
 from pages.quality import check_quality, kv_quality, quality_curve
 from pages.routing import check_routing, routing
@@ -46,7 +47,7 @@ SECTIONS = [("cpu_peer", against_peer), ("cpu_daemon", daemon), ("cpu_kernels", 
             ("cpu_link_codecs", link_codecs), ("cpu_kv_quality", kv_quality),
             ("cpu_scheduler", scheduler), ("cpu_tokenizer", tokenizer),
             ("cpu_simulator", simulator_speed), ("cpu_predictions", predictions), ("cpu_http", http_cost),
-            ("cpu_clients", other_generators)]
+            ("cpu_clients", other_generators), ("cpu_overload", overload)]
 
 
 def main():

@@ -41,7 +41,7 @@ struct RouterTuning {
   int32_t max_resumes = ResumeLimits().max_resumes;
   ParserNames parsers;  // of what answers are searched for
   size_t max_workers = ClusterOptions().max_workers;
-  int canary_seconds = 10;  // without a request that passed a route; 0: none is sent
+  int canary_seconds = 30;  // without a request that passed a route; 0: none is sent
   int lease_ms = 2500;
   int heartbeat_ms = 500;
   bool log_requests = false;
