@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/retry_after.h"
+#include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "router/admission/token_bucket.h"
