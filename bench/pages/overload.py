@@ -1,7 +1,7 @@
 """What a router takes and refuses under overload."""
 from pages.text import table
 
-SHEDDING = {"slo": "`--shed slo`", "deadline": "`--shed deadline`", "off": "`--shed off`"}
+SHEDDING = {"slo": "`--shed slo`", "off": "`--shed off`"}
 
 
 def run_row(name, run):
