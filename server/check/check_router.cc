@@ -54,14 +54,15 @@ void CheckAccess(const RouterProcessOptions& options, Findings& findings) {
     if (!findings.Check(kPart, Annotate(file.status(), "--access-file"))) return;
     asks_for_keys = !file->keys().empty();
   }
-  const bool is_reachable = KindOfHost(options.host) != HostKind::kThisHost;
-  if (asks_for_keys || !is_reachable || options.require_client_certificates) return;
-  findings.Add(
-      Severity::kWarning, kPart,
-      fmt::format("--host {} is reached from other machines, and whoever reaches it may "
-                  "send prompts: give --access-file with API keys (`tandem keys add`), or "
-                  "--tls-clients require, or keep the ports within a network that you trust",
-                  options.host));
+  if (KindOfHost(options.host) == HostKind::kThisHost) return;
+  if (!asks_for_keys && !options.require_client_certificates) {
+    findings.Add(
+        Severity::kWarning, kPart,
+        fmt::format("--host {} is reached from other machines, and whoever reaches it may "
+                    "send prompts: give --access-file with API keys (`tandem keys add`), or "
+                    "--tls-clients require, or keep the ports within a network that you trust",
+                    options.host));
+  }
   if (options.tls.enabled()) return;
   findings.Add(Severity::kWarning, kPart,
                fmt::format("--host {} without TLS: whoever reaches the port may register as a "

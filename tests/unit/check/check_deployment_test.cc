@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "server/access/api_keys.h"
 #include "server/assembly/cost_options.h"
 #include "server/check/check_report.h"
 
@@ -103,6 +104,25 @@ TEST(CheckDeploymentTest, ARouterThatEverybodyReachesWithoutKeysIsAWarning) {
   EXPECT_FALSE(open.findings.has_errors());
   EXPECT_THAT(open.findings.all(), Contains(IsWarning("give --access-file with API keys")));
   EXPECT_THAT(open.findings.all(), Contains(IsWarning("may register as a worker")));
+}
+
+TEST(CheckDeploymentTest, KeysThatTravelInTheClearAreAWarning) {
+  AccessFile access;
+  ASSERT_TRUE(access
+                  .Add({.id = "user",
+                        .sha256 = HashOfSecret("secret"),
+                        .tenant = "user",
+                        .scopes = {Scope::kGenerate}})
+                  .ok());
+  const std::string path = testing::TempDir() + "check_deployment_access.json";
+  std::ofstream(path) << access.ToJson();
+  CheckRequest request = RequestOf();
+  request.router->host = "0.0.0.0";
+  request.router->access_file = path;
+  const CheckReport report = Check(request);
+  unlink(path.c_str());
+  EXPECT_THAT(report.findings.all(), testing::Not(Contains(IsWarning("give --access-file"))));
+  EXPECT_THAT(report.findings.all(), Contains(IsWarning("everything travels in the clear")));
 }
 
 TEST(CheckDeploymentTest, WorkersThatDoNotFitSayWhichPartAndWhichFlag) {
