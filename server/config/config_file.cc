@@ -170,7 +170,8 @@ std::vector<ConfigEntry> ConfigFile::ForUp() const {
   };
   // Every process has these for itself.
   const Filter of_router = [of_up](const std::string& key) {
-    return of_up(key) && key != "log-level" && key != "drain-seconds";
+    return of_up(key) && key != "log-level" && key != "log-format" && key != "trace-file" &&
+           key != "drain-seconds";
   };
   return Merged({{kShared, of_up}, {kWorker, of_workers_alone}, {kRouter, of_router}, {kUp}});
 }
