@@ -53,8 +53,10 @@ endif()
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   # Paths below the source directory are hashed as relative ones, so that every clone and worktree of
-  # a machine finds what another one has compiled. Precompiled headers need the two sloppiness flags.
-  set(CCACHE env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=true
+  # a machine finds what another one has compiled. Precompiled headers need the two sloppiness flags. The
+  # headers that a file includes are known from the list that the compiler writes for ninja; without
+  # CCACHE_DEPEND each file that is not in the cache is preprocessed first, a tenth of its time.
+  set(CCACHE env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=true CCACHE_DEPEND=true
              CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()

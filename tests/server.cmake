@@ -12,7 +12,7 @@ tandem_test(server_test
           unit/server/watchdog_test.cc unit/server/worker_messages_test.cc
           unit/server/worker_pages_test.cc unit/server/worker_service_test.cc unit/server/write_queue_test.cc
           support/http_peer.cc support/payload_memory.cc support/transport_probe.cc
-  DEPS tandem_test_transports tandem_test_engine tandem_server)
+  DEPS tandem_test_transports tandem_test_engine tandem_reports tandem_server)
 
 tandem_test(config_test
   SOURCES unit/config/config_file_test.cc unit/config/config_text_test.cc
@@ -96,7 +96,7 @@ if(TANDEM_PYTHON)
 endif()
 
 # docs/flags.md says what --help says, which later versions of CLI11 than Debian 12's lay out otherwise.
-if(TANDEM_PYTHON AND TANDEM_EXPERIMENTS AND CLI11_VERSION VERSION_LESS 2.2)
+if(TANDEM_PYTHON AND TANDEM_TOOLS AND CLI11_VERSION VERSION_LESS 2.2)
   add_test(NAME flags_page COMMAND ${TANDEM_PYTHON} ${CMAKE_SOURCE_DIR}/tools/packaging/make_flags_page.py
                                    --tandem $<TARGET_FILE:tandem> --check)
   set_tests_properties(flags_page PROPERTIES LABELS server ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
@@ -168,17 +168,15 @@ tandem_test(emulated_daemon_test SOURCES integration/emulated_daemon_test.cc
             DEPS tandem_test_cluster LABELS integration TIMEOUT 600)
 add_dependencies(emulated_daemon_test tandem_emulated)
 
-# What `make demo` builds: experiments are refused with what to do, whatever follows them.
+# What `make demo` builds: tools are refused with what to do, whatever follows them.
 set(program tandem)
-if(TANDEM_EXPERIMENTS)
-  set(program tandem_without_experiments)
-  add_executable(${program} $<TARGET_OBJECTS:tandem_commands> $<TARGET_OBJECTS:tandem_no_experiments>)
-  target_link_libraries(${program} PRIVATE tandem_chat tandem_check tandem_server tandem_terminal tandem_loadgen_backends
-                                           CLI11::CLI11)
+if(TANDEM_TOOLS)
+  set(program tandem_without_tools)
+  add_executable(${program} $<TARGET_OBJECTS:tandem_no_tools>)
+  target_link_libraries(${program} PRIVATE tandem_program_without_tools)
 endif()
-foreach(command eval simulate "bench sweep" "bench slo-map" "bench crossover")
-  string(REPLACE " " "_" name ${command})
-  add_test(NAME absent_${name}_test
+foreach(command bench check eval inspect profile simulate)
+  add_test(NAME absent_${command}_test
     COMMAND sh -c "said=$($<TARGET_FILE:${program}> ${command} --some flag 2>&1); [ $? = 1 ] && echo \"$said\" | grep -q 'UNIMPLEMENTED: .*make build.*tandem ${command}'")
-  set_tests_properties(absent_${name}_test PROPERTIES LABELS server)
+  set_tests_properties(absent_${command}_test PROPERTIES LABELS server)
 endforeach()

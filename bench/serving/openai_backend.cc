@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "bench/serving/http_streams.h"
+#include "bench/serving/openai_messages.h"
 #include "bench/serving/prompt.h"
 #include "bench/serving/sse_parser.h"
 #include "nlohmann/json.hpp"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/serving/backend.h"
-#include "bench/serving/openai_messages.h"
+#include "bench/serving/openai_body.h"
 #include "security/tls_files.h"
 
 namespace tandem::loadgen {

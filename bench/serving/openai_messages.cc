@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/status.h"
-#include "bench/serving/prompt.h"
 #include "nlohmann/json.hpp"
 
 namespace tandem::loadgen {
@@ -71,31 +70,6 @@ absl::StatusCode CodeOf(long http) {
 }
 
 }  // namespace
-
-std::string MakeOpenAiBody(const OpenAiBody& body, const ScheduledRequest& request,
-                           const std::vector<int32_t>& pool) {
-  SortedJson json = {{"model", body.model},
-                     {"temperature", body.options.temperature},
-                     {"stream", true},
-                     {"stream_options", {{"include_usage", true}}}};
-  // Servers that do not know this field ignore it.
-  if (body.options.ignore_eos) json["ignore_eos"] = true;
-  if (body.api == OpenAiApi::kChat) {
-    json["messages"] = {{{"role", "user"}, {"content", MakePromptText(request)}}};
-    json["max_completion_tokens"] = request.output_tokens;
-  } else {
-    json["prompt"] = pool.empty() ? SortedJson(MakePromptText(request))
-                                  : SortedJson(MakePromptTokens(request, pool));
-    json["max_tokens"] = request.output_tokens;
-  }
-  if (!body.extra_json.empty()) json.update(Parse(body.extra_json));
-  return json.dump();
-}
-
-absl::Status CheckExtraBody(const std::string& text) {
-  if (text.empty() || Parse(text).is_object()) return absl::OkStatus();
-  return InvalidArgument("--extra-body {}: give a JSON object, such as {{\"top_p\": 0.9}}", text);
-}
 
 absl::StatusOr<ServerInfo> ParseModels(std::string_view json, const std::string& wanted) {
   const SortedJson answer = Parse(json);

@@ -4,7 +4,7 @@
   make_flags_page.py --tandem build/release/bin/tandem           writes the page
   make_flags_page.py --tandem build/release/bin/tandem --check   exit status 1 when the page says something else
 
-The program must have been built with all its commands (CMake option TANDEM_EXPERIMENTS).
+The program must have been built with all its commands (CMake option TANDEM_TOOLS).
 """
 import argparse
 import dataclasses

@@ -1,3 +1,4 @@
+#include "bench/serving/openai_body.h"
 #include "bench/serving/openai_messages.h"
 
 #include <string>
