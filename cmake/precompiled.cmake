@@ -22,8 +22,9 @@ add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-pthread>")
 # Tests call what is optimised, and are long themselves: the compiler needs a quarter less time for them
 # this way. Without any optimisation it would need another quarter less, but the templates that tests share
 # with what they call, such as those of JSON, would be slow there, too: running all tests then takes half as
-# long again. All that use the headers of tests are compiled so, and nothing else.
-function(tandem_optimise_as_test name)
+# long again. All that use the headers of tests are compiled so; with TANDEM_QUICK, for which the compiler's
+# time counts more than that of an answer, what uses gRPC, too, but not the engine and its kernels.
+function(tandem_optimise_less name)
   target_compile_options(${name} PRIVATE "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>")
 endfunction()
 
@@ -60,8 +61,8 @@ function(tandem_headers name)
   target_link_libraries(${name} PRIVATE absl::flat_hash_map absl::statusor absl::synchronization
     absl::time fmt::fmt ${arg_DEPS})
   target_precompile_headers(${name} PRIVATE ${arg_HEADERS})
-  if(${name} MATCHES "_test$")
-    tandem_optimise_as_test(${name})
+  if(${name} MATCHES "_test$" OR (TANDEM_QUICK AND ${name} MATCHES "_grpc"))
+    tandem_optimise_less(${name})
   endif()
 endfunction()
 
