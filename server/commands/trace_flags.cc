@@ -49,6 +49,8 @@ void AddTraceFileFlag(CLI::App& app, TraceTuning& tuning) {
 TraceEnvironment ReadTraceEnvironment() {
   return {.endpoint = Variable("OTEL_EXPORTER_OTLP_ENDPOINT"),
           .traces_endpoint = Variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
+          .headers = Variable("OTEL_EXPORTER_OTLP_HEADERS"),
+          .traces_headers = Variable("OTEL_EXPORTER_OTLP_TRACES_HEADERS"),
           .service_name = Variable("OTEL_SERVICE_NAME"),
           .resource_attributes = Variable("OTEL_RESOURCE_ATTRIBUTES")};
 }

@@ -22,8 +22,8 @@ SendResult::Kind KindOf(long code) {
 
 }  // namespace
 
-OtlpHttpTransport::OtlpHttpTransport(std::string url)
-    : url_(std::move(url)), shown_(HostOfUrl(url_)) {}
+OtlpHttpTransport::OtlpHttpTransport(std::string url, std::vector<std::string> headers)
+    : url_(std::move(url)), headers_(std::move(headers)), shown_(HostOfUrl(url_)) {}
 
 bool OtlpHttpTransport::IsLate() const {
   return std::chrono::steady_clock::now().time_since_epoch().count() >= stop_by_;
@@ -40,8 +40,10 @@ SendResult OtlpHttpTransport::Send(const std::string& batch, TimePoint deadline)
     return {.kind = SendResult::Kind::kRetry, .why = "no time is left to send them"};
   }
   // "Expect:" keeps a large batch from waiting for the collector's word that it may come.
+  std::vector<std::string> headers = {"Content-Type: application/json", "Expect:"};
+  headers.insert(headers.end(), headers_.begin(), headers_.end());
   loadgen::HttpRequest request{.url = url_,
-                               .headers = {"Content-Type: application/json", "Expect:"},
+                               .headers = std::move(headers),
                                .body = batch,
                                .timeout = left,
                                .tls = {},

@@ -24,7 +24,8 @@ absl::StatusOr<std::unique_ptr<SpanTransport>> OpenTransport(const TraceTuning& 
   ASSIGN_OR_RETURN(const std::string url, TraceUrl(tuning));
   if (url.empty()) return nullptr;
   LogInfo("trace export to={}", HostOfUrl(url));
-  return std::make_unique<OtlpHttpTransport>(url);
+  ASSIGN_OR_RETURN(std::vector<std::string> headers, TraceHeaders(tuning.environment));
+  return std::make_unique<OtlpHttpTransport>(url, std::move(headers));
 }
 
 absl::StatusOr<TraceResource> ResourceOf(const TraceTuning& tuning, const TracedProcess& process) {

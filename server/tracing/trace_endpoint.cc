@@ -4,7 +4,9 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <variant>
 
+#include "absl/strings/ascii.h"
 #include "base/status.h"
 #include "server/http/http_message.h"
 
@@ -33,9 +35,8 @@ absl::StatusOr<size_t> CheckUrl(const Named& named) {
   }
   if (host.find('@') != host.npos) {  // it is not repeated, because it may hold a password
     return InvalidArgument(
-        "{} has a user in its URL, which would be seen in the list of processes: let a collector "
-        "on "
-        "this host add what the receiver asks for",
+        "{} has a user in its URL, which would be seen in the list of processes: give "
+        "what the receiver asks for in OTEL_EXPORTER_OTLP_HEADERS",
         named.source);
   }
   return path;
@@ -58,11 +59,22 @@ std::string_view Stripped(std::string_view text) {
   return text;
 }
 
-absl::Status AddPairs(std::string_view list, SpanAttributes& attributes) {
+// A variable of the environment that is a list of key=value with percent-encoded values.
+struct PairList {
+  const char* variable;
+  std::string_view list;
+  bool is_secret = false;  // an error says where the entry at fault stands, not what it is
+};
+
+// Later entries replace earlier ones of the same key.
+absl::Status AddPairs(PairList pairs, SpanAttributes& attributes) {
+  std::string_view& list = pairs.list;
+  int number = 0;
   while (!list.empty()) {
     const size_t comma = list.find(',');
     const std::string_view pair = Stripped(list.substr(0, comma));
     list.remove_prefix(comma == list.npos ? list.size() : comma + 1);
+    ++number;
     if (pair.empty()) continue;
     const size_t equals = pair.find('=');
     const std::string_view key = Stripped(pair.substr(0, equals));
@@ -70,14 +82,44 @@ absl::Status AddPairs(std::string_view list, SpanAttributes& attributes) {
         equals == pair.npos ? std::nullopt : DecodePercent(Stripped(pair.substr(equals + 1)));
     if (key.empty() || !value) {
       return InvalidArgument(
-          "OTEL_RESOURCE_ATTRIBUTES: \"{}\" is no key=value with percent-encoded bytes", pair);
+          "{}: {} is no key=value with percent-encoded bytes", pairs.variable,
+          pairs.is_secret ? fmt::format("entry {}", number) : fmt::format("\"{}\"", pair));
     }
     Set(std::string(key), *value, attributes);
   }
   return absl::OkStatus();
 }
 
+// RFC 9110: what a name and a value of a header consist of, and not those that say how the body travels.
+bool IsHeader(std::string_view name, std::string_view value) {
+  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
+  const bool is_name = std::ranges::all_of(
+      name, [&](char c) { return absl::ascii_isalnum(c) || kMarks.find(c) != kMarks.npos; });
+  const bool is_value = std::ranges::all_of(value, [](char c) { return c >= ' ' && c <= '~'; });
+  const std::string lower = absl::AsciiStrToLower(absl::string_view(name.data(), name.size()));
+  return is_name && is_value && lower != "content-length" && lower != "content-type" &&
+         lower != "transfer-encoding" && lower != "host";
+}
+
 }  // namespace
+
+absl::StatusOr<std::vector<std::string>> TraceHeaders(const TraceEnvironment& environment) {
+  constexpr char kOfAll[] = "OTEL_EXPORTER_OTLP_HEADERS";
+  constexpr char kOfTraces[] = "OTEL_EXPORTER_OTLP_TRACES_HEADERS";
+  SpanAttributes pairs;
+  RETURN_IF_ERROR(AddPairs({kOfAll, environment.headers, true}, pairs));
+  RETURN_IF_ERROR(AddPairs({kOfTraces, environment.traces_headers, true}, pairs));
+  std::vector<std::string> lines;
+  for (const SpanAttribute& pair : pairs) {
+    const std::string& value = std::get<std::string>(pair.value);
+    if (!IsHeader(pair.key, value)) {
+      return InvalidArgument("{} or {}: \"{}\" is no header that may be set, or its value is none",
+                             kOfAll, kOfTraces, pair.key);
+    }
+    lines.push_back(pair.key + ": " + value);
+  }
+  return lines;
+}
 
 absl::StatusOr<std::string> TraceUrl(const TraceTuning& tuning) {
   const TraceEnvironment& environment = tuning.environment;
@@ -103,7 +145,8 @@ std::string HostOfUrl(const std::string& url) {
 absl::StatusOr<SpanAttributes> ResourceAttributes(const TraceEnvironment& environment,
                                                   const std::string& default_service) {
   SpanAttributes attributes = {{"service.name", default_service}};
-  RETURN_IF_ERROR(AddPairs(environment.resource_attributes, attributes));
+  RETURN_IF_ERROR(
+      AddPairs({"OTEL_RESOURCE_ATTRIBUTES", environment.resource_attributes}, attributes));
   if (!environment.service_name.empty()) Set("service.name", environment.service_name, attributes);
   return attributes;
 }

@@ -10,6 +10,8 @@ namespace tandem {
 struct TraceEnvironment {
   std::string endpoint;             // OTEL_EXPORTER_OTLP_ENDPOINT
   std::string traces_endpoint;      // OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
+  std::string headers;              // OTEL_EXPORTER_OTLP_HEADERS
+  std::string traces_headers;       // OTEL_EXPORTER_OTLP_TRACES_HEADERS
   std::string service_name;         // OTEL_SERVICE_NAME
   std::string resource_attributes;  // OTEL_RESOURCE_ATTRIBUTES
 };

@@ -34,10 +34,16 @@ std::vector<Json> FakeCollector::bodies() {
   return bodies_;
 }
 
+std::string FakeCollector::Header(std::string_view name) {
+  absl::MutexLock lock(&mutex_);
+  return std::string(latest_.Header(name).value_or(""));
+}
+
 void FakeCollector::Handle(const std::shared_ptr<HttpExchange>& exchange) {
   EXPECT_EQ(exchange->request().Header("content-type"), "application/json");
   absl::MutexLock lock(&mutex_);
   ++requests_;
+  latest_ = exchange->request();
   const HttpResponse answer = answers_.front();
   if (answers_.size() > 1) answers_.pop_front();
   if (answer.status == 0) {

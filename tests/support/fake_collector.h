@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -26,6 +27,8 @@ class FakeCollector {
   size_t requests();
   // The bodies that were answered 200.
   std::vector<nlohmann::json> bodies();
+  // Of the latest request; empty where it had none of that name.
+  std::string Header(std::string_view name);
   // The spans in these, once `enough` of them; fails the test after a minute. Each has a member "service"
   // with the name of its process's service.
   std::vector<nlohmann::json> AwaitSpans(
@@ -39,6 +42,7 @@ class FakeCollector {
   MonotonicCondVar changed_;
   std::deque<HttpResponse> answers_ ABSL_GUARDED_BY(mutex_);
   std::vector<nlohmann::json> bodies_ ABSL_GUARDED_BY(mutex_);
+  HttpRequest latest_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<HttpExchange>> held_ ABSL_GUARDED_BY(mutex_);
   size_t requests_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unique_ptr<HttpServer> server_;  // last: its thread calls Handle

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/tracing/otlp_http_transport.h"
@@ -35,6 +36,17 @@ TEST(OtlpHttpTransportTest, ABatchIsPostedAsJson) {
             Kind::kTaken);
   ASSERT_EQ(collector.bodies().size(), 1u);
   EXPECT_EQ(collector.bodies()[0].dump(), R"({"resourceSpans":[]})");
+}
+
+TEST(OtlpHttpTransportTest, EachBatchHasTheHeadersOfTheEnvironment) {
+  FakeCollector collector;
+  const auto headers =
+      TraceHeaders({.headers = "x-key=a%20b%3D, x-team=one", .traces_headers = "x-team=two"});
+  ASSERT_TRUE(headers.ok()) << headers.status();
+  OtlpHttpTransport transport(collector.url(), *headers);
+  EXPECT_EQ(transport.Send("{}", In(std::chrono::minutes(1))).kind, Kind::kTaken);
+  EXPECT_EQ(collector.Header("x-key"), "a b=");
+  EXPECT_EQ(collector.Header("x-team"), "two");
 }
 
 TEST(OtlpHttpTransportTest, ACollectorThatIsOverloadedSaysWhenToComeBack) {
@@ -185,6 +197,30 @@ TEST(TraceEndpointTest, WhatIsNoUrlIsNamedAndAPasswordIsNotRepeated) {
   const std::string secret = UrlOf({.endpoint = "http://me:hunter2@a:4318"});
   EXPECT_THAT(secret, HasSubstr("has a user in its URL"));
   EXPECT_EQ(secret.find("hunter2"), std::string::npos);
+}
+
+std::string HeadersOf(const TraceEnvironment& environment) {
+  const auto headers = TraceHeaders(environment);
+  return headers.ok() ? fmt::format("{}", fmt::join(*headers, ";"))
+                      : std::string(headers.status().message());
+}
+
+TEST(TraceEndpointTest, WhatIsNoHeaderIsNamedAndItsValueIsNotRepeated) {
+  EXPECT_EQ(HeadersOf({}), "");
+  EXPECT_EQ(HeadersOf({.headers = "Authorization=Bearer%20hunter2"}),
+            "Authorization: Bearer hunter2");
+  for (const char* list :
+       {"x y=hunter2", "x=hunter2%0d%0aevil: 1", "host=hunter2", "hunter2", "a=1,x=hunter2%zz"}) {
+    for (const TraceEnvironment& environment :
+         {TraceEnvironment{.headers = list}, TraceEnvironment{.traces_headers = list}}) {
+      const std::string refused = HeadersOf(environment);
+      EXPECT_THAT(refused, HasSubstr("OTEL_EXPORTER_OTLP_"));
+      EXPECT_THAT(refused, HasSubstr(" is no ")) << list;
+      EXPECT_EQ(refused.find("hunter2"), std::string::npos) << refused;
+    }
+  }
+  EXPECT_THAT(HeadersOf({.headers = "a=1,hunter2"}), HasSubstr("entry 2"));
+  EXPECT_THAT(HeadersOf({.headers = "x y=1"}), HasSubstr("\"x y\" is no header"));
 }
 
 std::string AttributesOf(const TraceEnvironment& environment) {
