@@ -20,6 +20,7 @@ enum class DType : uint8_t {
   kK8V8,
   kK6V5,
   kK4V3,
+  kI8,  // codes of weights in a checkpoint
 };
 
 constexpr bool IsQuantisedKv(DType dtype) {
@@ -38,6 +39,7 @@ constexpr int64_t SizeOf(DType dtype) {
     case DType::kI64:
       return 8;
     case DType::kF8E4M3:
+    case DType::kI8:
       return 1;
     case DType::kK8V8:
     case DType::kK6V5:
@@ -47,7 +49,7 @@ constexpr int64_t SizeOf(DType dtype) {
   TANDEM_CHECK(false, "elements of quantised KV have no size of their own");
 }
 
-// "f32", "f16", "bf16", "i32", "i64", "f8e4m3", "k8v8", "k6v5", "k4v3".
+// "f32", "f16", "bf16", "i32", "i64", "f8e4m3", "k8v8", "k6v5", "k4v3", "i8".
 constexpr std::string_view Name(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -68,6 +70,8 @@ constexpr std::string_view Name(DType dtype) {
       return "k6v5";
     case DType::kK4V3:
       return "k4v3";
+    case DType::kI8:
+      return "i8";
   }
   return "?";
 }
@@ -94,7 +98,7 @@ constexpr bool Quantises(DType from, DType to) {
 
 constexpr std::optional<DType> DTypeFromName(std::string_view name) {
   for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI32, DType::kI64,
-                      DType::kF8E4M3, DType::kK8V8, DType::kK6V5, DType::kK4V3}) {
+                      DType::kF8E4M3, DType::kK8V8, DType::kK6V5, DType::kK4V3, DType::kI8}) {
     if (Name(dtype) == name) return dtype;
   }
   return std::nullopt;

@@ -25,7 +25,9 @@ inline constexpr int32_t kKvGroupChannels = 64;
 
 // The types that KV may be kept in, for messages.
 inline constexpr std::string_view kKvTypeNames = "bf16, f16, f8e4m3, f32, k8v8, k6v5 or k4v3";
-constexpr bool IsKvType(DType dtype) { return dtype != DType::kI32 && dtype != DType::kI64; }
+constexpr bool IsKvType(DType dtype) {
+  return dtype != DType::kI32 && dtype != DType::kI64 && dtype != DType::kI8;
+}
 
 // Bits of an integer of a quantised type; 0 of other types.
 constexpr int32_t KvBits(DType dtype, KvSide side) {

@@ -38,23 +38,32 @@ void Add(Cases& cases, KernelArrays& arrays, std::string op, std::string shape,
                    }});
 }
 
-absl::Status AddGemm(KernelArrays& arrays, Cases& cases) {
+absl::Status AddGemm(KernelArrays& arrays, const PackedMatrix& weight, int64_t rows, Cases& cases) {
+  GemmArgs args;
+  ASSIGN_OR_RETURN(args.x, arrays.Floats({rows, weight.k}));
+  ASSIGN_OR_RETURN(args.out, arrays.Floats({rows, weight.n}));
+  args.weight = weight;
+  const auto call = [&arrays, args]() mutable {
+    const PackedMatrix& w = args.weight;
+    const int64_t bytes = arrays.ops().PackedBytes(w.format, w.n, w.k);
+    ASSIGN_OR_RETURN(args.weight.data, arrays.NextWeight(bytes));
+    return arrays.ops().Gemm(arrays.stream(), args);
+  };
+  const std::string_view op = weight.format.is_int8() ? "gemm_int8" : "gemm";
+  cases.push_back(
+      {std::string(op), fmt::format("M {} N {} K {}", rows, weight.n, weight.k), Cost(args), call});
+  return absl::OkStatus();
+}
+
+absl::Status AddGemms(KernelArrays& arrays, Cases& cases) {
   constexpr std::pair<int64_t, int64_t> kShapes[] = {
       {2048, 1024}, {1024, 1024}, {5632, 1024}, {1024, 2816}, {32000, 1024}};
-  for (const auto& [n, k] : kShapes) {
-    for (int64_t rows : {1, 4, 8, 12, 16, 64, 512}) {
-      if (n == kVocabulary && rows > 64) continue;
-      GemmArgs args;
-      ASSIGN_OR_RETURN(args.x, arrays.Floats({rows, k}));
-      ASSIGN_OR_RETURN(args.out, arrays.Floats({rows, n}));
-      args.weight = {nullptr, DType::kBF16, n, k};
-      const auto call = [&arrays, args]() mutable {
-        const int64_t bytes =
-            arrays.ops().PackedBytes(args.weight.dtype, args.weight.n, args.weight.k);
-        ASSIGN_OR_RETURN(args.weight.data, arrays.NextWeight(bytes));
-        return arrays.ops().Gemm(arrays.stream(), args);
-      };
-      cases.push_back({"gemm", fmt::format("M {} N {} K {}", rows, n, k), Cost(args), call});
+  for (const WeightFormat format : {WeightFormat(DType::kBF16), WeightFormat::Int8()}) {
+    for (const auto& [n, k] : kShapes) {
+      for (int64_t rows : {1, 4, 8, 12, 16, 64, 512}) {
+        if (n == kVocabulary && rows > 64) continue;
+        RETURN_IF_ERROR(AddGemm(arrays, {nullptr, format, n, k}, rows, cases));
+      }
     }
   }
   return absl::OkStatus();
@@ -356,7 +365,7 @@ absl::StatusOr<std::byte*> KernelArrays::NextWeight(int64_t bytes) {
 
 absl::StatusOr<std::vector<KernelCase>> AllKernelCases(KernelArrays& arrays) {
   Cases cases;
-  RETURN_IF_ERROR(AddGemm(arrays, cases));
+  RETURN_IF_ERROR(AddGemms(arrays, cases));
   RETURN_IF_ERROR(AddPackWeight(arrays, cases));
   RETURN_IF_ERROR(AddAttention(arrays, cases));
   RETURN_IF_ERROR(AddKvBlocks(arrays, cases));

@@ -1,7 +1,7 @@
 // How fast one process computes a checkpoint, without the engine and without gRPC:
 //   model_bench --model DIR [--threads T] [--prefill 512,2048] [--decode-batch 1,8] [--depth
 //   0,2048]
-//               [--decode-steps 64] [--kv-dtype bf16] [--chunk 512] [--repeats 3] [--json FILE]
+//               [--decode-steps 64] [--weights int8] [--kv-dtype bf16] [--chunk 512] [--repeats 3] [--json FILE]
 // Prefill: one sequence from an empty context, in chunks of the engine's default budget, to the
 // first token. Decode: every batch at every depth, each sequence on KV of its own. Medians over the
 // repeats, which run turn by turn so that a disturbance does not fall on one case alone; the
@@ -35,6 +35,7 @@ struct Flags {
   int32_t decode_steps = 64;
   int32_t chunk = 512;
   int32_t repeats = 3;
+  WeightsAs weights_as = WeightsAs::kStored;
   DType kv_dtype = DType::kBF16;
 };
 
@@ -50,6 +51,10 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   parser.Count("--decode-steps", flags.decode_steps);
   parser.Count("--chunk", flags.chunk);
   parser.Count("--repeats", flags.repeats);
+  parser.Add("--weights", [&flags](std::string_view value) -> absl::Status {
+    ASSIGN_OR_RETURN(flags.weights_as, ParseWeightsAs(value));
+    return absl::OkStatus();
+  });
   parser.Add("--kv-dtype", [&flags](std::string_view value) -> absl::Status {
     const std::optional<DType> dtype = DTypeFromName(value);
     if (!dtype.has_value() || !IsKvType(*dtype))
@@ -104,6 +109,7 @@ absl::StatusOr<std::unique_ptr<ModelSession>> OpenSession(const Flags& flags,
   }
   return ModelSession::Open({.directory = flags.model,
                              .num_threads = flags.threads,
+                             .weights_as = flags.weights_as,
                              .kv_dtype = flags.kv_dtype,
                              .chunk_tokens = flags.chunk,
                              .max_batch = batch,
@@ -190,6 +196,7 @@ absl::Status Run(const Flags& flags) {
                  {"model_type", session->config().model_type},
                  {"parameters", session->parameters()},
                  {"weight_bytes", session->weight_bytes()},
+                 {"weights", std::string(Name(flags.weights_as))},
                  {"kv_dtype", std::string(Name(flags.kv_dtype))},
                  {"threads", flags.threads},
                  {"chunk_tokens", flags.chunk},

@@ -27,6 +27,7 @@ class ModelSession {
   struct Options {
     std::string directory;
     int num_threads = 0;
+    WeightsAs weights_as = WeightsAs::kStored;
     DType kv_dtype = DType::kBF16;
     int32_t chunk_tokens = 512;  // the engine's default token budget
     int32_t max_batch = 1;

@@ -44,8 +44,10 @@ OpTotals Sum(const OpProfile& profile) {
 }
 
 absl::Status ProfilingOps::DoPackWeight(Stream& stream, const PackedMatrix& dst,
-                                        std::span<const TensorView> sources) {
-  return Timed(stream, OpKind::kOther, {}, [&] { return ops_->PackWeight(stream, dst, sources); });
+                                        std::span<const TensorView> sources,
+                                        const TensorView& scales) {
+  return Timed(stream, OpKind::kOther, {},
+               [&] { return ops_->PackWeight(stream, dst, sources, scales); });
 }
 
 absl::Status ProfilingOps::DoEmbedding(Stream& stream, const EmbeddingArgs& args) {

@@ -57,8 +57,8 @@ class ProfilingOps final : public Ops {
   DType ActivationType(DType weights) const override { return ops_->ActivationType(weights); }
   absl::Status Reserve(const WorkLimits& limits) override { return ops_->Reserve(limits); }
   size_t PlanBytes() const override { return ops_->PlanBytes(); }
-  int64_t PackedBytes(DType dtype, int64_t n, int64_t k) const override {
-    return ops_->PackedBytes(dtype, n, k);
+  int64_t PackedBytes(WeightFormat format, int64_t n, int64_t k) const override {
+    return ops_->PackedBytes(format, n, k);
   }
 
   // The totals since the last call.
@@ -82,7 +82,7 @@ class ProfilingOps final : public Ops {
   }
 
   absl::Status DoPackWeight(Stream& stream, const PackedMatrix& dst,
-                            std::span<const TensorView> sources) override;
+                            std::span<const TensorView> sources, const TensorView& scales) override;
   absl::Status DoEmbedding(Stream& stream, const EmbeddingArgs& args) override;
   absl::Status DoRmsNorm(Stream& stream, const RmsNormArgs& args) override;
   absl::Status DoRope(Stream& stream, const RopeArgs& args) override;

@@ -53,7 +53,7 @@ enum class GemmOutput : uint8_t { kOverwrite, kAccumulate };
 // out = x * weight^T (+ bias), or out += ...; sums in f32 in an order that depends on k alone.
 struct GemmArgs {
   TensorView x;         // [T, k] act
-  PackedMatrix weight;  // [n, k]; of x's type unless x is f32
+  PackedMatrix weight;  // [n, k]; of x's type or int8, unless x is f32
   TensorView bias;      // [n] f32, or absent
   TensorView out;       // [T, n] f32, or as x when it overwrites; must not alias x
   GemmOutput output = GemmOutput::kOverwrite;

@@ -17,7 +17,7 @@ double Bytes(const TensorView& tensor) {
 
 double Bytes(const PackedMatrix& matrix) {
   return static_cast<double>(matrix.n) * static_cast<double>(matrix.k) *
-         static_cast<double>(SizeOf(matrix.dtype));
+         BytesPerElement(matrix.format);
 }
 
 double RowBytes(const TensorView& tensor) {
@@ -67,7 +67,7 @@ double KeyBytes(const AttentionArgs& a, const Seen& seen) {
 
 OpCost Cost(const EmbeddingArgs& a) {
   const double elements = Elements(a.out);
-  return {elements * static_cast<double>(SizeOf(a.table.dtype)) + Bytes(a.out), 0};
+  return {elements * BytesPerElement(a.table.format) + Bytes(a.out), 0};
 }
 
 OpCost Cost(const RmsNormArgs& a) {

@@ -13,9 +13,9 @@ auto ActivationTypes(const Ops& ops) {
 }  // namespace
 
 absl::Status Ops::PackWeight(Stream& stream, const PackedMatrix& dst,
-                             std::span<const TensorView> sources) {
-  RETURN_IF_ERROR(Annotate(validate::Check(dst, sources), "pack_weight"));
-  return DoPackWeight(stream, dst, sources);
+                             std::span<const TensorView> sources, const TensorView& scales) {
+  RETURN_IF_ERROR(Annotate(validate::Check(dst, sources, scales), "pack_weight"));
+  return DoPackWeight(stream, dst, sources, scales);
 }
 
 // A call without work reaches no backend, so that none has to think of empty tensors.

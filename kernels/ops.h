@@ -47,12 +47,16 @@ class Ops {
   // staging.
   virtual size_t PlanBytes() const = 0;
 
-  // Bytes of a packed weight [n, k].
-  virtual int64_t PackedBytes(DType dtype, int64_t n, int64_t k) const = 0;
-  // Packs `sources`, each [n_i, k] row-major of dst.dtype, stacked in order: sum(n_i) = dst.n. They
-  // may lie on the host, and may be let go once the stream has been synchronized.
+  // Bytes of a packed weight [n, k]; 0 for a format that the backend does not compute with. Every backend
+  // computes with floats.
+  virtual int64_t PackedBytes(WeightFormat format, int64_t n, int64_t k) const = 0;
+  // Packs `sources`, each [n_i, k] row-major, stacked in order: sum(n_i) = dst.n. They are of the type
+  // of dst.format; int8 takes f32, f16 and bf16, all of one type, and quantises them: INVALID_ARGUMENT
+  // where one is infinite or no number. Or it takes codes, i8, with `scales` [dst.n, groups of 32 of k] f32,
+  // finite and not negative, which are rounded to bf16. They may lie on the host, and may be let go once the
+  // stream has been synchronized.
   absl::Status PackWeight(Stream& stream, const PackedMatrix& dst,
-                          std::span<const TensorView> sources);
+                          std::span<const TensorView> sources, const TensorView& scales = {});
 
   absl::Status Embedding(Stream& stream, const EmbeddingArgs& args);
   absl::Status RmsNorm(Stream& stream, const RmsNormArgs& args);
@@ -84,7 +88,8 @@ class Ops {
 
  private:
   virtual absl::Status DoPackWeight(Stream& stream, const PackedMatrix& dst,
-                                    std::span<const TensorView> sources) = 0;
+                                    std::span<const TensorView> sources,
+                                    const TensorView& scales) = 0;
   virtual absl::Status DoEmbedding(Stream& stream, const EmbeddingArgs& args) = 0;
   virtual absl::Status DoRmsNorm(Stream& stream, const RmsNormArgs& args) = 0;
   virtual absl::Status DoRope(Stream& stream, const RopeArgs& args) = 0;

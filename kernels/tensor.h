@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/dtype.h"
+#include "kernels/weight_format.h"
 
 namespace tandem {
 
@@ -55,12 +56,12 @@ struct TensorView {
 };
 
 // A weight [n, k] in the backend's own order, made once at load by Ops::PackWeight and read by
-// Ops::Gemm and Ops::Embedding. Owns nothing; `data` has Ops::PackedBytes(dtype, n, k) bytes.
+// Ops::Gemm and Ops::Embedding. Owns nothing; `data` has Ops::PackedBytes(format, n, k) bytes.
 struct PackedMatrix {
   std::byte* data = nullptr;
-  DType dtype = DType::kBF16;  // f32 | f16 | bf16, as in the checkpoint
-  int64_t n = 0;               // outputs
-  int64_t k = 0;               // inputs
+  WeightFormat format = DType::kBF16;
+  int64_t n = 0;  // outputs
+  int64_t k = 0;  // inputs
 
   bool present() const { return data != nullptr; }
 };

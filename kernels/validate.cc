@@ -16,9 +16,9 @@ namespace {
 
 absl::Status CheckPacked(std::string_view name, const PackedMatrix& matrix) {
   if (!matrix.present()) return InvalidArgument("{} has no data", name);
-  if (!IsFloat(matrix.dtype) || matrix.n <= 0 || matrix.k <= 0) {
-    return InvalidArgument("{} is {}[{}, {}], must be f32, f16 or bf16 of positive extents", name,
-                           Name(matrix.dtype), matrix.n, matrix.k);
+  if (!IsFloat(matrix.format.dtype()) || matrix.n <= 0 || matrix.k <= 0) {
+    return InvalidArgument("{} is {}[{}, {}], must be f32, f16, bf16 or int8 of positive extents",
+                           name, Name(matrix.format), matrix.n, matrix.k);
   }
   return absl::OkStatus();
 }
@@ -124,12 +124,23 @@ absl::Status CheckRun(const ConvertKvArgs& a, const KvRun& run, size_t src_bytes
 
 }  // namespace
 
-absl::Status Check(const PackedMatrix& dst, std::span<const TensorView> sources) {
+absl::Status Check(const PackedMatrix& dst, std::span<const TensorView> sources,
+                   const TensorView& scales) {
   RETURN_IF_ERROR(CheckPacked("dst", dst));
+  const bool to_int8 = dst.format.is_int8() && !sources.empty();
+  const DType dtype = to_int8 ? sources[0].dtype : dst.format.dtype();
+  if (to_int8 && !IsFloat(dtype) && dtype != DType::kI8) {
+    return InvalidArgument("sources[0] is {}, must be f32, f16, bf16 or i8", Name(dtype));
+  }
+  if (dtype == DType::kI8) {
+    const int64_t groups = (dst.k + kInt8GroupInputs - 1) / kInt8GroupInputs;
+    RETURN_IF_ERROR(CheckTensor("scales", scales, DType::kF32, {dst.n, groups}));
+  } else if (scales.present()) {
+    return InvalidArgument("scales are there, but sources[0] is {}", Name(dtype));
+  }
   int64_t rows = 0;
   for (size_t i = 0; i < sources.size(); ++i) {
-    RETURN_IF_ERROR(
-        CheckTensor(fmt::format("sources[{}]", i), sources[i], dst.dtype, {kAny, dst.k}));
+    RETURN_IF_ERROR(CheckTensor(fmt::format("sources[{}]", i), sources[i], dtype, {kAny, dst.k}));
     rows += sources[i].rows();
   }
   if (rows == dst.n) return absl::OkStatus();
@@ -187,9 +198,10 @@ absl::Status Check(const RopeArgs& a, ActivationTypeOf activation_type) {
 absl::Status Check(const GemmArgs& a, ActivationTypeOf activation_type) {
   RETURN_IF_ERROR(CheckPacked("weight", a.weight));
   RETURN_IF_ERROR(CheckActivation("x", a.x, activation_type, {kAny, a.weight.k}));
-  if (a.x.dtype != DType::kF32 && a.x.dtype != a.weight.dtype) {
+  const bool as_weight = a.weight.format == WeightFormat(a.x.dtype);
+  if (a.x.dtype != DType::kF32 && !as_weight && !a.weight.format.is_int8()) {
     return InvalidArgument("x is {}, must be f32 or as the weight, {}", Name(a.x.dtype),
-                           Name(a.weight.dtype));
+                           Name(a.weight.format));
   }
   const bool f32_out = a.output == GemmOutput::kAccumulate || a.out.dtype == DType::kF32;
   RETURN_IF_ERROR(

@@ -15,7 +15,8 @@ namespace tandem::validate {
 
 enum class QueryRows : uint8_t { kAnyNumber, kOneEach };
 
-absl::Status Check(const PackedMatrix& dst, std::span<const TensorView> sources);
+absl::Status Check(const PackedMatrix& dst, std::span<const TensorView> sources,
+                   const TensorView& scales);
 absl::Status Check(const EmbeddingArgs& a);
 absl::Status Check(const RmsNormArgs& a, ActivationTypeOf activation_type);
 absl::Status Check(const RopeArgs& a, ActivationTypeOf activation_type);

@@ -15,7 +15,9 @@ set(OPS_CONFORMANCE_TESTS device_extents device_sharing ops ops_attention ops_at
 foreach(name ${OPS_CONFORMANCE_TESTS})
   tandem_test(${name}_test SOURCES conformance/${name}_test.cc DEPS tandem_ops_support TIMEOUT 600)
 endforeach()
-tandem_test(gemm_invariance_test SOURCES unit/kernels/gemm_invariance_test.cc DEPS tandem_ops_support)
+tandem_test(gemm_invariance_test
+  SOURCES unit/kernels/gemm_invariance_test.cc unit/kernels/int8_weights_test.cc
+  DEPS tandem_ops_support)
 tandem_test(cpu_device_test SOURCES unit/kernels/cpu_device_test.cc DEPS tandem_kernels)
 tandem_test(split_plan_test SOURCES property/split_plan_test.cc DEPS tandem_base)
 tandem_test(prefill_plan_test SOURCES property/prefill_plan_test.cc

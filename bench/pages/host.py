@@ -31,6 +31,32 @@ Of one round, per step, beside the ceilings of that round (DRAM read {ceilings['
 {table(['case', 'MB', 'GFLOP', 'GB/s', 'of DRAM read', 'GFLOP/s', 'of FMA'], shares)}"""
 
 
+def int8_weights(result):
+    speed, quality = result["speed"], result["quality"]
+    rows = []
+    for row in speed["rows"]:
+        stored, int8 = row["stored"], row["int8"]
+        rows.append([row["case"], f"{stored['tokens_per_s']:.1f}", f"{int8['tokens_per_s']:.1f}",
+                     f"{int8['tokens_per_s'] / stored['tokens_per_s']:.2f}", f"{stored['bytes_per_step'] / 1e6:.0f}",
+                     f"{int8['bytes_per_step'] / 1e6:.0f}", f"{100 * stored['share_of_dram_read']:.0f}%",
+                     f"{100 * int8['share_of_dram_read']:.0f}%"])
+    size, load = speed["weight_bytes"], speed["load_s"]
+    return f"""
+## Weights of 8 bits
+
+{result['cpu']}, {result['cores']} cores, {result['date']}; `--weights int8` ([weights.md](weights.md)) beside bf16 of a model of
+{speed['parameters'] / 1e9:.2f} B parameters, {result['rounds']} rounds in which both ran turn by turn, medians, tokens per second; beside
+the memory's own reads ({speed['dram_read_gbytes_per_s']:.1f} GB/s).
+
+{table(['case', 'bf16', 'int8', 'ratio', 'MB per step, bf16', 'int8', 'of DRAM read, bf16', 'int8'], rows)}
+In memory the weights take {size['int8'] / 1e6:.0f} MB instead of {size['stored'] / 1e6:.0f}; loaded in {load['int8']:.2f} s instead of
+{load['stored']:.2f}. {quality['model']}, {quality['tokens']:,} tokens of these docs: perplexity {quality['perplexity']['stored']:.3f} becomes
+{quality['perplexity']['int8']:.3f} ({100 * quality['change']:+.2f}%), and {100 * quality['top_1_agreement']:.2f}% of the most probable tokens stay the same.
+
+Command: `{result['command']}`
+"""
+
+
 def daemon(result):
     rows = [[name, f"{value}"] for name, value in result["figures"].items()]
     ready = ", ".join(f"{entry['ready_s']:.2f}" for entry in result["starts"])

@@ -31,7 +31,8 @@ absl::Status StepSession::LoadWeights(LoadProgress progress) {
   AdoptDType(*checkpoint, config_);
   ASSIGN_OR_RETURN(Backend packing, OpenBackend(options_.device, threads));
   ASSIGN_OR_RETURN(weights_, LoadResidentWeights(config_, std::move(checkpoint), *backend_.device,
-                                                 std::move(packing.ops), std::move(progress)));
+                                                 std::move(packing.ops), options_.weights_as,
+                                                 std::move(progress)));
   return weights_->Head().status();  // the last group: all is packed
 }
 

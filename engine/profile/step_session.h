@@ -24,7 +24,8 @@ class StepSession {
   struct Options {
     std::string model_dir;
     std::string device = "cpu";
-    int32_t threads = 0;            // of the CPU backend; 0: one per core
+    int32_t threads = 0;  // of the CPU backend; 0: one per core
+    WeightsAs weights_as = WeightsAs::kStored;
     std::optional<DType> kv_dtype;  // none: as the weights
     int32_t block_tokens = 16;
     int32_t max_step_tokens = 512;

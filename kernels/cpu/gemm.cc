@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/gemm.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/cpu/gemm_int8-inl.h"
 #include "kernels/cpu/gemm_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,7 +22,11 @@ using TileFunction = void (*)(const TileArgs&);
 template <class W, int... kRowsLessOne>
 constexpr std::array<TileFunction, kTileRows> MakeTiles(
     std::integer_sequence<int, kRowsLessOne...>) {
-  return {&Tile<W, kRowsLessOne + 1>...};
+  if constexpr (W::kIsInt8) {
+    return {&Int8Tile<kRowsLessOne + 1>...};
+  } else {
+    return {&Tile<W, kRowsLessOne + 1>...};
+  }
 }
 template <class W>
 constexpr auto kTiles = MakeTiles<W>(std::make_integer_sequence<int, kTileRows>());
@@ -112,7 +117,7 @@ constexpr int64_t kWideningTiles = 3;
 template <class W>
 void SetFetch(const std::byte* block, int64_t tile_index, int64_t num_tiles, TileArgs& tile) {
   constexpr int64_t kFarBytes = 16384;
-  constexpr int64_t kInputBytes = kPanelOutputs * W::kBytes;
+  constexpr int64_t kInputBytes = W::kInputBytes;
   if (num_tiles == 1) {
     tile.fetch = block + kFarBytes;
     tile.fetch_step = 2 * kInputBytes;
@@ -138,21 +143,23 @@ void MultiplyPanel(const GemmJob& job, int64_t panel, GemmScratch& scratch) {
   const int64_t k = job.weight.k;
   const int64_t num_groups = (job.num_rows + kGroupRows - 1) / kGroupRows;
   const int64_t num_tiles = (num_groups + kTileGroups - 1) / kTileGroups;
-  const bool widen = num_tiles > kWideningTiles && W::kBytes < 4;
+  const bool widen = num_tiles > kWideningTiles && W::kWidens;
   const auto& tiles = widen ? kTiles<WidenedWeights> : kTiles<W>;
-  const std::byte* weights =
-      job.weight.data + panel * PanelElements(job.weight.dtype, k) * W::kBytes;
+  const std::byte* weights = job.weight.data + panel * PanelBytes(job.weight.format, k);
 
-  const int64_t input_bytes = kPanelOutputs * W::kBytes;
   const int64_t block_inputs = InputsPerBlock(job.num_rows, k);
   for (int64_t input = 0; input < k; input += block_inputs) {
     TileArgs tile;
     tile.num_inputs = std::min(block_inputs, k - input);
     tile.first = input == 0;
-    const std::byte* block = weights + input * input_bytes;
+    const std::byte* block = weights + input * W::kInputBytes;
     tile.weights = block;
     if (widen) {
-      Widen<W>(block, tile.num_inputs, scratch.weights);
+      if constexpr (W::kIsInt8) {
+        WidenInt8(block, tile.num_inputs, scratch.weights);
+      } else {
+        Widen<W>(block, tile.num_inputs, scratch.weights);
+      }
       tile.weights = reinterpret_cast<const std::byte*>(scratch.weights);
     }
     for (int64_t t = 0; t < num_tiles; ++t) {
@@ -172,7 +179,11 @@ void MultiplyPanel(const GemmJob& job, int64_t panel, GemmScratch& scratch) {
 void MultiplyPanels(const GemmJob& job, int64_t first_panel, int64_t end_panel,
                     GemmScratch& scratch) {
   for (int64_t panel = first_panel; panel < end_panel; ++panel) {
-    switch (job.weight.dtype) {
+    if (job.weight.format.is_int8()) {
+      MultiplyPanel<Int8Weights>(job, panel, scratch);
+      continue;
+    }
+    switch (job.weight.format.dtype()) {
       case DType::kBF16:
         MultiplyPanel<BF16Weights>(job, panel, scratch);
         break;
@@ -258,8 +269,7 @@ const float* PackRows(ThreadPool& pool, const TensorView& x, int64_t first_row, 
 int64_t NumRanges(const GemmJob& job, int64_t num_panels, int num_threads) {
   constexpr int64_t kRangeBytes = int64_t{1} << 20;
   constexpr int64_t kRowsPerStream = 10;  // as many cost as much time as the weights' stream
-  const int64_t panel_bytes =
-      PanelElements(job.weight.dtype, job.weight.k) * SizeOf(job.weight.dtype);
+  const int64_t panel_bytes = PanelBytes(job.weight.format, job.weight.k);
   const int64_t cost =
       num_panels * panel_bytes * std::max(job.num_rows, kRowsPerStream) / kRowsPerStream;
   const int64_t rounds = std::max<int64_t>(1, cost / kRangeBytes / num_threads);

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cpu/pack.h"
+#include "kernels/cpu/panel.h"
 #include "kernels/op_args.h"
 
 // What one thread is handed of a matrix product, and the memory that it works in.

@@ -36,11 +36,19 @@ HWY_INLINE V FusedMulAdd(V a, V b, V sum) {
 #endif
 }
 
+// What is common to weights that are floats of kElementBytes.
+template <int64_t kElementBytes>
+struct FloatWeights {
+  static constexpr bool kIsInt8 = false;
+  static constexpr bool kStreamed = true;
+  static constexpr bool kWidens = kElementBytes < 4;
+  static constexpr int64_t kBytes = kElementBytes;
+  static constexpr int64_t kInputBytes = kPanelOutputs * kElementBytes;  // of a panel, at one input
+};
+
 // How stored weights become f32 vectors of kLanes outputs, at one input or at two. `at` points to
 // the first of these outputs at the first input.
-struct BF16Weights {
-  static constexpr bool kStreamed = true;
-  static constexpr int64_t kBytes = 2;
+struct BF16Weights : FloatWeights<2> {
   static constexpr int64_t kOutputStride = 4;  // bytes from one output to the next
   static HWY_INLINE void LoadPair(const std::byte* at, V& even, V& odd) {
     const hn::RebindToUnsigned<F32> u32;
@@ -55,9 +63,7 @@ struct BF16Weights {
   }
 };
 
-struct F16Weights {
-  static constexpr bool kStreamed = true;
-  static constexpr int64_t kBytes = 2;
+struct F16Weights : FloatWeights<2> {
   static constexpr int64_t kOutputStride = 2;
   static HWY_INLINE V LoadOne(const std::byte* at) {
     const hn::Rebind<hwy::float16_t, F32> f16;
@@ -69,9 +75,7 @@ struct F16Weights {
   }
 };
 
-struct F32Weights {
-  static constexpr bool kStreamed = true;
-  static constexpr int64_t kBytes = 4;
+struct F32Weights : FloatWeights<4> {
   static constexpr int64_t kOutputStride = 4;
   static HWY_INLINE V LoadOne(const std::byte* at) {
     return hn::LoadU(F32(), reinterpret_cast<const float*>(at));
@@ -105,17 +109,40 @@ constexpr int RowsOfGroup(int rows, int group) {
   return std::clamp(rows - group * kGroupRows, 0, kGroupRows);
 }
 
-// sums[row][j] += x[row][input] * (w0, w1), for the two vectors of the tile.
-template <int kRows>
-HWY_INLINE void AddInput(const float* const (&groups)[kTileGroups], int64_t input, V w0, V w1,
-                         V (&sums)[kRows][2]) {
+// sums[row][v] += x[row][input] * weights[v], for the vectors of the tile.
+template <int kRows, int kVectors>
+HWY_INLINE void AddInput(const float* const (&groups)[kTileGroups], int64_t input,
+                         const V (&weights)[kVectors], V (&sums)[kRows][kVectors]) {
   HWY_UNROLL(12)
   for (int row = 0; row < kRows; ++row) {
     const int group = row / kGroupRows;
     const int width = RowsOfGroup(kRows, group);
     const V x = hn::Set(F32(), groups[group][input * width + row % kGroupRows]);
-    sums[row][0] = FusedMulAdd(x, w0, sums[row][0]);
-    sums[row][1] = FusedMulAdd(x, w1, sums[row][1]);
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) sums[row][v] = FusedMulAdd(x, weights[v], sums[row][v]);
+  }
+}
+
+// The sums of kVectors vectors of outputs, from the output `at` on.
+template <int kRows, int kVectors>
+HWY_INLINE void LoadSums(const TileArgs& args, int output, V (&sums)[kRows][kVectors]) {
+  HWY_UNROLL(12)
+  for (int row = 0; row < kRows; ++row) {
+    const float* at = args.sums + row * kPanelOutputs + output;
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) {
+      sums[row][v] = args.first ? hn::Zero(F32()) : hn::Load(F32(), at + v * kLanes);
+    }
+  }
+}
+
+template <int kRows, int kVectors>
+HWY_INLINE void StoreTileSums(const TileArgs& args, int output, const V (&sums)[kRows][kVectors]) {
+  HWY_UNROLL(12)
+  for (int row = 0; row < kRows; ++row) {
+    float* at = args.sums + row * kPanelOutputs + output;
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) hn::Store(sums[row][v], F32(), at + v * kLanes);
   }
 }
 
@@ -130,34 +157,23 @@ void Tile(const TileArgs& args) {
     const std::byte* w = args.weights + output * W::kOutputStride;
     const std::byte* fetch = args.fetch;
     V sums[kRows][2];
-    HWY_UNROLL(12)
-    for (int row = 0; row < kRows; ++row) {
-      float* at = args.sums + row * kPanelOutputs + output;
-      sums[row][0] = args.first ? hn::Zero(F32()) : hn::Load(F32(), at);
-      sums[row][1] = args.first ? hn::Zero(F32()) : hn::Load(F32(), at + kLanes);
-    }
+    LoadSums(args, output, sums);
     int64_t input = 0;
     for (; input + 2 <= args.num_inputs; input += 2) {
-      V even0, odd0, even1, odd1;
-      W::LoadPair(w, even0, odd0);
-      W::LoadPair(w + kLanes * W::kOutputStride, even1, odd1);
+      V even[2], odd[2];
+      W::LoadPair(w, even[0], odd[0]);
+      W::LoadPair(w + kLanes * W::kOutputStride, even[1], odd[1]);
       FetchAhead<W>(w, fetch, args.fetch_step);
-      AddInput<kRows>(groups, input, even0, even1, sums);
-      AddInput<kRows>(groups, input + 1, odd0, odd1, sums);
-      w += 2 * kPanelOutputs * W::kBytes;
+      AddInput(groups, input, even, sums);
+      AddInput(groups, input + 1, odd, sums);
+      w += 2 * W::kInputBytes;
       fetch += args.fetch_step;
     }
     if (input < args.num_inputs) {
-      const V w0 = W::LoadOne(w);
-      const V w1 = W::LoadOne(w + kLanes * W::kOutputStride);
-      AddInput<kRows>(groups, input, w0, w1, sums);
+      const V last[2] = {W::LoadOne(w), W::LoadOne(w + kLanes * W::kOutputStride)};
+      AddInput(groups, input, last, sums);
     }
-    HWY_UNROLL(12)
-    for (int row = 0; row < kRows; ++row) {
-      float* at = args.sums + row * kPanelOutputs + output;
-      hn::Store(sums[row][0], F32(), at);
-      hn::Store(sums[row][1], F32(), at + kLanes);
-    }
+    StoreTileSums(args, output, sums);
   }
 }
 

@@ -2,17 +2,17 @@
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/pack.h"
+#include "kernels/cpu/panel.h"
 
 namespace tandem {
 
-int64_t CpuOps::PackedBytes(DType dtype, int64_t n, int64_t k) const {
-  return cpu::PackedBytes(dtype, n, k);
+int64_t CpuOps::PackedBytes(WeightFormat format, int64_t n, int64_t k) const {
+  return cpu::PackedBytes(format, n, k);
 }
 
 absl::Status CpuOps::DoPackWeight(Stream&, const PackedMatrix& dst,
-                                  std::span<const TensorView> sources) {
-  cpu::PackWeight(pool_, dst, sources);
-  return absl::OkStatus();
+                                  std::span<const TensorView> sources, const TensorView& scales) {
+  return cpu::PackWeight(pool_, dst, sources, scales);
 }
 
 absl::Status CpuOps::DoEmbedding(Stream&, const EmbeddingArgs& args) {

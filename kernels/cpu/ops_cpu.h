@@ -20,11 +20,11 @@ class CpuOps final : public Ops {
   // Scratch belongs to the threads that call and grows there.
   absl::Status Reserve(const WorkLimits&) override { return absl::OkStatus(); }
   size_t PlanBytes() const override { return 0; }
-  int64_t PackedBytes(DType dtype, int64_t n, int64_t k) const override;
+  int64_t PackedBytes(WeightFormat format, int64_t n, int64_t k) const override;
 
  private:
   absl::Status DoPackWeight(Stream& stream, const PackedMatrix& dst,
-                            std::span<const TensorView> sources) override;
+                            std::span<const TensorView> sources, const TensorView& scales) override;
   absl::Status DoEmbedding(Stream& stream, const EmbeddingArgs& args) override;
   absl::Status DoRmsNorm(Stream& stream, const RmsNormArgs& args) override;
   absl::Status DoRope(Stream& stream, const RopeArgs& args) override;

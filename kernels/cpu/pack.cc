@@ -1,25 +1,19 @@
 #include "kernels/cpu/pack.h"
 
 #include <algorithm>
-#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <vector>
+
+#include "base/status.h"
+#include "kernels/cpu/panel.h"
+#include "kernels/cpu/quantise_panel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/pack.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-
-#ifndef TANDEM_KERNELS_CPU_PACK_ONCE_
-#define TANDEM_KERNELS_CPU_PACK_ONCE_
-namespace tandem::cpu {
-
-// Where the rows of one panel lie; rows past the matrix point to zeros.
-using PanelRows = std::array<const std::byte*, kPanelOutputs>;
-
-}  // namespace tandem::cpu
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace tandem::cpu::HWY_NAMESPACE {
@@ -145,15 +139,38 @@ std::vector<const std::byte*> RowAddresses(std::span<const TensorView> sources) 
   return rows;
 }
 
+// One panel of int8 from rows of codes, whose scales begin with those of `first_row`. What is beyond the
+// matrix is zero, which the memory need not be.
+void PackCodes(const PanelRows& rows, int64_t first_row, const TensorView& scales, int64_t k,
+               std::byte* dst) {
+  std::memset(dst, 0, static_cast<size_t>(PanelBytes(WeightFormat::Int8(), k)));
+  const int64_t num_rows = std::min(kPanelOutputs, scales.rows() - first_row);
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const float* of_row = scales.Row<const float>(first_row + row);
+    for (int64_t group = 0; group < NumInt8Groups(k); ++group) {
+      std::byte* to = dst + group * kInt8GroupBytes;
+      const uint16_t scale = NearestBf16(of_row[group]);
+      std::memcpy(to + row * static_cast<int64_t>(sizeof(scale)), &scale, sizeof(scale));
+      const int64_t input = group * kInt8GroupInputs;
+      const int64_t count = std::min(kInt8GroupInputs, k - input);
+      for (int64_t i = 0; i < count; ++i) {
+        to[kInt8CodesOffset + i * kPanelOutputs + row] = rows[row][input + i];
+      }
+    }
+  }
+}
+
 }  // namespace
 
-void PackWeight(ThreadPool& pool, const PackedMatrix& dst, std::span<const TensorView> sources) {
-  const int64_t row_bytes = dst.k * SizeOf(dst.dtype);
-  const std::vector<std::byte> zeros(row_bytes);
+absl::Status PackWeight(ThreadPool& pool, const PackedMatrix& dst,
+                        std::span<const TensorView> sources, const TensorView& scales) {
+  const DType dtype = sources.empty() ? dst.format.dtype() : sources[0].dtype;
+  const std::vector<std::byte> zeros(dst.k * SizeOf(dtype));
   std::vector<const std::byte*> rows = RowAddresses(sources);
   const int64_t num_panels = NumPanels(dst.n);
   rows.resize(num_panels * kPanelOutputs, zeros.data());
 
+  std::atomic<int64_t> not_finite = dst.n;  // some row with such a value
   // One range per thread: two that touch one huge page at a time would both clear it.
   const int64_t num_ranges = std::min<int64_t>(pool.num_threads(), num_panels);
   pool.ParallelFor(num_ranges, [&](int64_t range, int) {
@@ -161,10 +178,23 @@ void PackWeight(ThreadPool& pool, const PackedMatrix& dst, std::span<const Tenso
     for (int64_t panel = range * num_panels / num_ranges; panel < end; ++panel) {
       PanelRows panel_rows;
       std::copy_n(rows.begin() + panel * kPanelOutputs, kPanelOutputs, panel_rows.begin());
-      std::byte* to = dst.data + panel * PanelElements(dst.dtype, dst.k) * SizeOf(dst.dtype);
-      HWY_DYNAMIC_DISPATCH(PackPanel)(panel_rows, dst.dtype, dst.k, to);
+      std::byte* to = dst.data + panel * PanelBytes(dst.format, dst.k);
+      if (!dst.format.is_int8()) {
+        HWY_DYNAMIC_DISPATCH(PackPanel)(panel_rows, dtype, dst.k, to);
+        continue;
+      }
+      if (dtype == DType::kI8) {
+        PackCodes(panel_rows, panel * kPanelOutputs, scales, dst.k, to);
+        continue;
+      }
+      const int64_t row = QuantisePanel(panel_rows, dtype, dst.k, to);
+      if (row < kPanelOutputs) not_finite = panel * kPanelOutputs + row;
     }
   });
+  if (not_finite == dst.n) return absl::OkStatus();
+  return InvalidArgument(
+      "row {} of the weight has a value that is infinite or no number: int8 has no code for it",
+      not_finite.load());
 }
 
 }  // namespace tandem::cpu

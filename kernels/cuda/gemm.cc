@@ -54,7 +54,7 @@ CublasLtGemm::Problem CublasLtGemm::ProblemOf(const GemmArgs& args) {
       .k = args.weight.k,
       .x_stride = args.x.rows() > 1 ? args.x.row_stride : args.weight.k,
       .out_stride = args.out.rows() > 1 ? args.out.row_stride : args.weight.n,
-      .type = args.weight.dtype,
+      .type = args.weight.format.dtype(),
       .out_type = args.out.dtype,
       .output = args.output,
       .alignment =

@@ -42,8 +42,8 @@ size_t CudaOps::PlanBytes() const {
 }
 
 // Row-major [n, k], as the checkpoint has it: what cuBLASLt and the other readers take.
-int64_t CudaOps::PackedBytes(DType dtype, int64_t n, int64_t k) const {
-  return n * k * SizeOf(dtype);
+int64_t CudaOps::PackedBytes(WeightFormat format, int64_t n, int64_t k) const {
+  return format.is_int8() ? 0 : n * k * SizeOf(format.dtype());
 }
 
 LaunchTarget CudaOps::On(const CudaStream& stream) const {
@@ -53,15 +53,16 @@ LaunchTarget CudaOps::On(const CudaStream& stream) const {
 }
 
 absl::Status CudaOps::DoPackWeight(Stream& stream, const PackedMatrix& dst,
-                                   std::span<const TensorView> sources) {
+                                   std::span<const TensorView> sources, const TensorView&) {
+  if (dst.format.is_int8()) return Unimplemented("pack_weight: int8 on a GPU");
   std::byte* to = dst.data;
   for (const TensorView& source : sources) {
-    const auto row_bytes = static_cast<size_t>(dst.k * SizeOf(dst.dtype));
+    const auto row_bytes = static_cast<size_t>(dst.k * SizeOf(dst.format.dtype()));
     const int64_t rows_at_once = source.contiguous() ? source.rows() : 1;
     for (int64_t row = 0; row < source.rows(); row += rows_at_once) {
       const size_t bytes = row_bytes * static_cast<size_t>(rows_at_once);
-      const auto* from =
-          static_cast<const std::byte*>(source.data) + row * source.row_stride * SizeOf(dst.dtype);
+      const auto* from = static_cast<const std::byte*>(source.data) +
+                         row * source.row_stride * SizeOf(dst.format.dtype());
       RETURN_IF_ERROR(Annotate(stream.Copy({to, bytes}, {from, bytes}), "pack_weight"));
       to += bytes;
     }
@@ -98,13 +99,14 @@ absl::Status CudaOps::DoGemm(Stream& stream, const GemmArgs& args) {
 // takes x and weight of one type.
 absl::Status CudaOps::QueueGemm(CudaStream& stream, const LaunchTarget& on, GemmArgs args) {
   if (cuda::TakesSkinnyGemm(args)) return ToStatus(cuda::SkinnyGemm(on, args), "gemm");
-  if (args.x.dtype != args.weight.dtype) {
+  if (args.x.dtype != args.weight.format.dtype()) {
     const int64_t rows = args.x.rows();
     const int64_t k = args.weight.k;
     ASSIGN_OR_RETURN(
         std::byte* const memory,
-        gemm_converted_.Get(stream, static_cast<size_t>(rows * k * SizeOf(args.weight.dtype))));
-    const TensorView converted(memory, args.weight.dtype, {rows, k});
+        gemm_converted_.Get(stream,
+                            static_cast<size_t>(rows * k * SizeOf(args.weight.format.dtype()))));
+    const TensorView converted(memory, args.weight.format.dtype(), {rows, k});
     RETURN_IF_CUDA_ERROR(cuda::Convert(on, args.x, converted), "gemm");
     args.x = converted;
   }
@@ -117,7 +119,7 @@ absl::Status CudaOps::QueueGemm(CudaStream& stream, const LaunchTarget& on, Gemm
 
 absl::Status CudaOps::DoPrepareGemm(const GemmArgs& args) {
   // Where x is converted, it will lie in memory that is made by the call.
-  const bool is_converted = args.x.dtype != args.weight.dtype;
+  const bool is_converted = args.x.dtype != args.weight.format.dtype();
   if (cuda::TakesSkinnyGemm(args) || is_converted) return absl::OkStatus();
   return gemm_.Prepare(args);
 }

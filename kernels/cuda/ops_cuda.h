@@ -29,11 +29,11 @@ class CudaOps final : public Ops {
   DType ActivationType(DType weights) const override { return weights; }
   absl::Status Reserve(const WorkLimits& limits) override;
   size_t PlanBytes() const override;
-  int64_t PackedBytes(DType dtype, int64_t n, int64_t k) const override;
+  int64_t PackedBytes(WeightFormat format, int64_t n, int64_t k) const override;
 
  private:
   absl::Status DoPackWeight(Stream& stream, const PackedMatrix& dst,
-                            std::span<const TensorView> sources) override;
+                            std::span<const TensorView> sources, const TensorView& scales) override;
   absl::Status DoEmbedding(Stream& stream, const EmbeddingArgs& args) override;
   absl::Status DoRmsNorm(Stream& stream, const RmsNormArgs& args) override;
   absl::Status DoRope(Stream& stream, const RopeArgs& args) override;

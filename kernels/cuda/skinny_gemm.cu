@@ -295,14 +295,15 @@ cudaError_t LaunchTensorCores(const LaunchTarget& on, GemmParams params) {
 }  // namespace
 
 bool TakesSkinnyGemm(const GemmArgs& args) {
-  const TensorView weight(args.weight.data, args.weight.dtype, {args.weight.n, args.weight.k});
+  const TensorView weight(args.weight.data, args.weight.format.dtype(),
+                          {args.weight.n, args.weight.k});
   return args.x.rows() <= kMaxRows && args.weight.k % kChunk == 0 &&
          AccessOf({args.x, weight}) == Access::kVectors;
 }
 
 cudaError_t SkinnyGemm(const LaunchTarget& on, const GemmArgs& args) {
   const GemmParams params = ParamsOf(args);
-  return WithActivationType(args.weight.dtype, [&](auto type) {
+  return WithActivationType(args.weight.format.dtype(), [&](auto type) {
     using T = decltype(type);
     if (args.x.dtype == DType::kF32) {
       return Launch(FmaGemm<T>, BlockPerColumns(params.n, kWarps), on.stream, params);

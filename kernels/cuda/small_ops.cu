@@ -144,7 +144,7 @@ TensorView UpOf(const SiluMulArgs& args) {
 
 cudaError_t Embedding(const LaunchTarget& on, const EmbeddingArgs& args) {
   const int64_t n = args.table.k;
-  const TensorView table(args.table.data, args.table.dtype, {args.table.n, n});
+  const TensorView table(args.table.data, args.table.format.dtype(), {args.table.n, n});
   const bool vectors = AccessOfRows(n, {table, args.out}) == Access::kVectors;
   return WithActivationType(table.dtype, [&](auto type) {
     using T = decltype(type);

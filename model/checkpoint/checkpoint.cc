@@ -100,7 +100,9 @@ std::vector<std::string> Checkpoint::Names() const {
 
 DType Checkpoint::PrevalentDType() const {
   std::map<DType, size_t> bytes;
-  for (const auto& [name, tensor] : tensors_) bytes[tensor.dtype] += tensor.bytes.size();
+  for (const auto& [name, tensor] : tensors_) {
+    if (tensor.dtype != DType::kI8) bytes[tensor.dtype] += tensor.bytes.size();
+  }
   const auto most = std::max_element(
       bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == bytes.end() ? DType::kBF16 : most->first;

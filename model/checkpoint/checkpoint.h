@@ -17,7 +17,7 @@ namespace tandem {
 
 // One tensor of a checkpoint: a row-major view of a mapped file.
 struct CheckpointTensor {
-  DType dtype = DType::kF32;  // f32 | f16 | bf16
+  DType dtype = DType::kF32;  // f32 | f16 | bf16 | i8
   std::vector<int64_t> shape;
   std::span<const std::byte> bytes;
 };
@@ -36,7 +36,7 @@ class Checkpoint {
   std::vector<std::string> Names() const;
   // The sum of the sizes of all tensors.
   uint64_t total_bytes() const { return total_bytes_; }
-  // The dtype of most bytes of the tensors.
+  // The dtype of most bytes of the tensors that are floats.
   DType PrevalentDType() const;
   // Tells the system that these bytes are not needed again soon, so that packed weights replace the
   // mapped ones in resident memory.

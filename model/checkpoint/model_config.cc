@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "model/checkpoint/mapped_file.h"
+#include "model/checkpoint/quantization_config.h"
 #include "model/checkpoint/strict_json.h"
 
 namespace tandem {
@@ -77,12 +78,6 @@ absl::StatusOr<const Family*> FindFamily(const FieldReader& fields) {
 
 // Refuses options that change the computation in a way that this build does not support.
 absl::Status RefuseUnsupported(const FieldReader& fields) {
-  for (std::string_view name : {"quantization_config", "compression_config"}) {
-    if (fields.Has(name)) {
-      return Unimplemented("{} is set: this build reads unquantised bf16, f16 and f32 weights",
-                           name);
-    }
-  }
   ASSIGN_OR_RETURN(const std::string activation, fields.StringOr("hidden_act", "silu"));
   if (activation != "silu" && activation != "swish") {
     return Unimplemented("hidden_act is {}: this build computes silu", Quoted(activation));
@@ -345,6 +340,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json) {
   ModelConfig config;
   config.model_type = std::string(family->model_type);
   RETURN_IF_ERROR(RefuseUnsupported(fields));
+  ASSIGN_OR_RETURN(config.int8_weights, HasInt8Weights(fields));
   RETURN_IF_ERROR(ReadSizes(fields, *family, config));
   RETURN_IF_ERROR(ReadBiases(fields, *family, config));
   RETURN_IF_ERROR(ReadRope(fields, config));

@@ -42,6 +42,7 @@ struct ModelConfig {
   bool output_bias = false;    // attention_bias of Llama
   bool qk_norm = false;        // Qwen3
   bool tie_word_embeddings = false;
+  bool int8_weights = false;  // of linear layers, as quantization_config says
   // torch_dtype, which activations and KV follow; weights are kept in each tensor's own dtype.
   // Without torch_dtype bf16, until AdoptDType replaces it.
   DType dtype = DType::kBF16;

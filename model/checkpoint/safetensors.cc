@@ -45,7 +45,8 @@ absl::StatusOr<DType> ParseDType(const FieldReader& fields) {
   if (name == "BF16") return DType::kBF16;
   if (name == "F16") return DType::kF16;
   if (name == "F32") return DType::kF32;
-  return Unimplemented("dtype {}: this build reads BF16, F16 and F32", Quoted(name));
+  if (name == "I8") return DType::kI8;
+  return Unimplemented("dtype {}: this build reads BF16, F16, F32 and I8", Quoted(name));
 }
 
 // Returns the elements of `value` if it is an array of at most `max_size` integers in [0, 2^63).

@@ -155,12 +155,13 @@ class ResidentWeights final : public WeightStore {
 
 absl::StatusOr<std::unique_ptr<WeightStore>> LoadResidentWeights(
     const ModelConfig& config, std::unique_ptr<Checkpoint> checkpoint, Device& device,
-    std::unique_ptr<Ops> ops, LoadProgress progress, WeightsHashed hashed) {
+    std::unique_ptr<Ops> ops, WeightsAs weights_as, LoadProgress progress, WeightsHashed hashed) {
   Packing packing{.checkpoint = std::move(checkpoint),
                   .ops = std::move(ops),
                   .progress = std::move(progress),
                   .hashed = std::move(hashed)};
-  ASSIGN_OR_RETURN(packing.layout, PlanWeights(config, *packing.checkpoint, *packing.ops));
+  ASSIGN_OR_RETURN(packing.layout,
+                   PlanWeights(config, *packing.checkpoint, *packing.ops, weights_as));
   ASSIGN_OR_RETURN(DeviceBuffer buffer, device.Allocate(packing.layout.packed_bytes));
   ASSIGN_OR_RETURN(packing.stream, device.NewStream());
   return std::make_unique<ResidentWeights>(std::move(buffer), std::move(packing));

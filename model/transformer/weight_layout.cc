@@ -21,26 +21,44 @@ struct Part {
 
 class Planner {
  public:
-  Planner(const Checkpoint& checkpoint, const Ops& ops) : checkpoint_(checkpoint), ops_(ops) {}
+  // `has_int8`: tensors of i8 are weights.
+  Planner(const Checkpoint& checkpoint, const Ops& ops, WeightsAs weights_as, bool has_int8)
+      : checkpoint_(checkpoint), ops_(ops), weights_as_(weights_as), has_int8_(has_int8) {}
 
   // Places the tensors `prefix` + part.name, each [part.rows, k], as one matrix.
   absl::Status Place(const std::string& prefix, std::initializer_list<Part> parts, int64_t k,
                      PlacedMatrix& matrix) {
+    matrix.name = prefix + parts.begin()->name;
     matrix.k = k;
     for (const Part& part : parts) {
       const std::string name = prefix + part.name;
       ASSIGN_OR_RETURN(CheckpointTensor tensor, Find(name, {part.rows, k}));
-      if (!matrix.sources.empty() && tensor.dtype != matrix.dtype) {
+      if (tensor.dtype == DType::kI8 && !has_int8_) {
+        return InvalidArgument("tensor {} is i8, but config.json has no quantization_config", name);
+      }
+      if (!matrix.sources.empty() && tensor.dtype != matrix.sources[0].dtype) {
         return InvalidArgument(
             "tensor {} is {}, but {} beside it is {}: they are stacked and must "
             "have one dtype",
-            name, Name(tensor.dtype), prefix + parts.begin()->name, Name(matrix.dtype));
+            name, Name(tensor.dtype), prefix + parts.begin()->name, Name(matrix.sources[0].dtype));
       }
-      matrix.dtype = tensor.dtype;
       matrix.n += part.rows;
+      if (tensor.dtype == DType::kI8) {
+        ASSIGN_OR_RETURN(PlacedScales scales, FindScales(name + "_scale", {part.rows, k}));
+        matrix.scales.push_back(std::move(scales));
+      }
       matrix.sources.push_back(std::move(tensor));
     }
-    matrix.offset = Take(ops_.PackedBytes(matrix.dtype, matrix.n, k));
+    const DType stored = matrix.sources[0].dtype;
+    const bool is_int8 = weights_as_ == WeightsAs::kInt8 || stored == DType::kI8;
+    matrix.format = is_int8 ? WeightFormat::Int8() : WeightFormat(stored);
+    const int64_t bytes = ops_.PackedBytes(matrix.format, matrix.n, k);
+    if (bytes == 0) {
+      return Unimplemented(
+          "{}: weights in {}: this device does not compute with them yet, a CPU does", matrix.name,
+          Name(matrix.format));
+    }
+    matrix.offset = Take(bytes);
     return absl::OkStatus();
   }
 
@@ -49,6 +67,9 @@ class Planner {
                      PlacedVector& vector) {
     for (const Part& part : parts) {
       ASSIGN_OR_RETURN(CheckpointTensor tensor, Find(prefix + part.name, {part.rows}));
+      if (tensor.dtype == DType::kI8) {
+        return InvalidArgument("tensor {} is i8, must be floats", prefix + part.name);
+      }
       vector.size += part.rows;
       vector.sources.push_back(std::move(tensor));
     }
@@ -61,6 +82,36 @@ class Planner {
   uint64_t source_bytes() const { return source_bytes_; }
 
  private:
+  // Of the weights of a tensor of i8.
+  struct WeightShape {
+    int64_t rows;
+    int64_t k;
+  };
+
+  // Groups are made of whole groups of the packed weight, each of which gets its scale again.
+  absl::StatusOr<PlacedScales> FindScales(const std::string& name, WeightShape weights) {
+    ASSIGN_OR_RETURN(CheckpointTensor tensor, checkpoint_.Find(name));
+    const std::vector<int64_t>& shape = tensor.shape;
+    const bool is_matrix = shape.size() == 2 && shape[0] == weights.rows && shape[1] > 0;
+    const int64_t per_row = is_matrix ? shape[1] : 1;
+    const bool divides =
+        per_row == 1 || (weights.k % per_row == 0 && weights.k / per_row % kInt8GroupInputs == 0);
+    const bool is_one = shape.empty() || (shape.size() == 1 && shape[0] == 1);
+    if ((!is_matrix && !is_one) || !divides || tensor.dtype == DType::kI8) {
+      return InvalidArgument(
+          "tensor {} is {} [{}], must be floats for [{}, {}] weights: [{}, 1], one value, or [{}, "
+          "groups] of a multiple of {} inputs each",
+          name, Name(tensor.dtype), fmt::join(shape, ", "), weights.rows, weights.k, weights.rows,
+          weights.rows, kInt8GroupInputs);
+    }
+    placed_.insert(name);
+    source_bytes_ += tensor.bytes.size();
+    return PlacedScales{.name = name,
+                        .tensor = std::move(tensor),
+                        .rows = is_matrix ? weights.rows : 0,
+                        .per_row = per_row};
+  }
+
   absl::StatusOr<CheckpointTensor> Find(const std::string& name, std::vector<int64_t> shape) {
     ASSIGN_OR_RETURN(CheckpointTensor tensor, checkpoint_.Find(name));
     if (tensor.shape != shape) {
@@ -80,6 +131,8 @@ class Planner {
 
   const Checkpoint& checkpoint_;
   const Ops& ops_;
+  const WeightsAs weights_as_;
+  const bool has_int8_;
   absl::flat_hash_set<std::string> placed_;
   int64_t packed_bytes_ = 0;
   uint64_t source_bytes_ = 0;
@@ -154,8 +207,8 @@ absl::Status RefuseUnplaced(const ModelConfig& config, const Checkpoint& checkpo
 }  // namespace
 
 absl::StatusOr<WeightLayout> PlanWeights(const ModelConfig& config, const Checkpoint& checkpoint,
-                                         const Ops& ops) {
-  Planner planner(checkpoint, ops);
+                                         const Ops& ops, WeightsAs weights_as) {
+  Planner planner(checkpoint, ops, weights_as, config.int8_weights);
   WeightLayout layout;
   const int64_t vocab = config.vocab_size;
   const int64_t hidden = config.hidden_size;

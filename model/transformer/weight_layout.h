@@ -2,25 +2,38 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/ops.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/model_config.h"
+#include "model/transformer/weights_as.h"
 
 namespace tandem {
 
+// The scales of one tensor of i8: a float per row (per_row 1), per so many weights of a row (per_row the
+// number of these groups), or one of all (no rows).
+struct PlacedScales {
+  std::string name;
+  CheckpointTensor tensor;
+  int64_t rows = 0;     // of the weights that they belong to
+  int64_t per_row = 1;  // groups of one row
+};
+
 // A matrix of the model, made of stacked tensors of the checkpoint, and its position in memory.
 struct PlacedMatrix {
+  std::string name;                       // of the first source
   std::vector<CheckpointTensor> sources;  // each [n_i, k]; empty when the matrix is absent
-  DType dtype = DType::kBF16;
-  int64_t n = 0;  // sum of n_i
+  std::vector<PlacedScales> scales;       // one of each source where those are i8, else none
+  WeightFormat format = DType::kBF16;     // in memory
+  int64_t n = 0;                          // sum of n_i
   int64_t k = 0;
   int64_t offset = 0;  // bytes into the memory of all weights
 
   PackedMatrix In(std::byte* memory) const {
-    return sources.empty() ? PackedMatrix() : PackedMatrix{memory + offset, dtype, n, k};
+    return sources.empty() ? PackedMatrix() : PackedMatrix{memory + offset, format, n, k};
   }
 };
 
@@ -58,9 +71,9 @@ struct WeightLayout {
 };
 
 // Finds every tensor that the config requires, checks its dtype and shape, and assigns its
-// position. Reads no weight. A tensor that the config does not require is refused, because the
+// position. Reads no weight. UNIMPLEMENTED: `ops` do not take such weights. A tensor that the config does not require is refused, because the
 // computation would silently leave it out. Errors as LoadResidentWeights.
 absl::StatusOr<WeightLayout> PlanWeights(const ModelConfig& config, const Checkpoint& checkpoint,
-                                         const Ops& ops);
+                                         const Ops& ops, WeightsAs weights_as);
 
 }  // namespace tandem

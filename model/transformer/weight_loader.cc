@@ -14,6 +14,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
+// Of weights: so that a bf16 has it, whatever a code is multiplied with.
+constexpr float kMostScale = 1e30f;
+
 float WidenF16(uint16_t bits) {
   const int exponent = bits >> 10 & 31;
   const int mantissa = bits & 1023;
@@ -55,6 +58,30 @@ void* WeightLoader::Aligned(const CheckpointTensor& tensor) {
   return copies_.emplace_back(tensor.bytes.begin(), tensor.bytes.end()).data();
 }
 
+absl::StatusOr<TensorView> WeightLoader::ExpandedScales(const PlacedMatrix& placed) {
+  if (placed.scales.empty()) return TensorView();
+  const int64_t num_groups = (placed.k + kInt8GroupInputs - 1) / kInt8GroupInputs;
+  std::vector<float>& all = widened_.emplace_back();
+  all.reserve(static_cast<size_t>(placed.n * num_groups));
+  for (size_t i = 0; i < placed.sources.size(); ++i) {
+    const PlacedScales& scales = placed.scales[i];
+    std::vector<float> values;
+    AppendAsF32(scales.tensor, values);
+    for (size_t at = 0; at < values.size(); ++at) {
+      if (values[at] >= 0 && values[at] <= kMostScale) continue;
+      return InvalidArgument("tensor {} has {} at place {}, must be from 0 to {}", scales.name,
+                             values[at], at, kMostScale);
+    }
+    for (int64_t row = 0; row < placed.sources[i].shape[0]; ++row) {
+      const float* of_row = values.data() + (scales.rows == 0 ? 0 : row * scales.per_row);
+      for (int64_t group = 0; group < num_groups; ++group) {
+        all.push_back(of_row[group * scales.per_row / num_groups]);
+      }
+    }
+  }
+  return TensorView(all.data(), DType::kF32, {placed.n, num_groups});
+}
+
 absl::Status WeightLoader::Load(const PlacedMatrix& placed) {
   if (placed.sources.empty()) return absl::OkStatus();
   std::vector<TensorView> views;
@@ -62,8 +89,12 @@ absl::Status WeightLoader::Load(const PlacedMatrix& placed) {
     views.emplace_back(Aligned(source), source.dtype,
                        std::initializer_list<int64_t>{source.shape[0], source.shape[1]});
   }
-  RETURN_IF_ERROR(parts_.ops.PackWeight(parts_.stream, placed.In(parts_.memory), views));
+  ASSIGN_OR_RETURN(const TensorView scales, ExpandedScales(placed));
+  RETURN_IF_ERROR(
+      Annotate(parts_.ops.PackWeight(parts_.stream, placed.In(parts_.memory), views, scales),
+               "tensor " + placed.name));
   Done(placed.sources);
+  for (const PlacedScales& of_source : placed.scales) Done({&of_source.tensor, 1});
   return absl::OkStatus();
 }
 

@@ -41,6 +41,8 @@ class WeightLoader {
 
  private:
   void* Aligned(const CheckpointTensor& tensor);
+  // The scales of all sources as [n, groups of 32 of k] f32; absent where the sources are floats.
+  absl::StatusOr<TensorView> ExpandedScales(const PlacedMatrix& placed);
   void Done(std::span<const CheckpointTensor> sources);
 
   const Parts parts_;

@@ -10,6 +10,7 @@
 #include "kernels/tensor.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/model_config.h"
+#include "model/transformer/weights_as.h"
 
 namespace tandem {
 
@@ -66,11 +67,12 @@ using WeightsHashed = std::function<void(uint64_t hash)>;
 // used while others are still being packed. Before it returns, every tensor's name, dtype and shape
 // is checked against the config: NOT_FOUND and INVALID_ARGUMENT name the tensor with its actual and
 // expected properties. A later failure is logged and is the result of every request from then on.
-// `ops` is used for packing only; forward passes use another instance of the same backend. `ops`
+// `weights_as`: UNIMPLEMENTED where the backend cannot. `ops` is used for packing only; forward passes use another instance of the same backend. `ops`
 // and the checkpoint are released when all is packed. The store's destructor waits at most for the
 // group being packed. `device` must outlive the store.
 absl::StatusOr<std::unique_ptr<WeightStore>> LoadResidentWeights(
     const ModelConfig& config, std::unique_ptr<Checkpoint> checkpoint, Device& device,
-    std::unique_ptr<Ops> ops, LoadProgress progress, WeightsHashed hashed = nullptr);
+    std::unique_ptr<Ops> ops, WeightsAs weights_as, LoadProgress progress,
+    WeightsHashed hashed = nullptr);
 
 }  // namespace tandem

@@ -30,8 +30,9 @@ bool IsPair(const WorkerRef& prefill, const WorkerRef& decode) {
 absl::Status CheckModel(const WorkerView& joining, const WorkerView& other) {
   if (other.info->model_fingerprint != joining.info->model_fingerprint) {
     absl::Status status = FailedPrecondition(
-        "model fingerprint {:016x} of {} differs from that of {}: they loaded different weights; "
-        "it can join once the others are leaving; the router's log has both",
+        "model fingerprint {:016x} of {} differs from that of {}: they loaded different weights, "
+        "or keep them differently (--weights); it can join once the others are leaving; the "
+        "router's log has both",
         joining.info->model_fingerprint, joining.id.name, other.id.name);
     status.SetPayload(kLogOnly,
                       absl::Cord(fmt::format("the fingerprint of {} is {:016x}", other.id.name,

@@ -17,7 +17,7 @@ CostProvenance ProvenanceOf(const WorkerOptions& options, const LoadedModel& mod
           .threads = options.tuning.threads,
           .model = model.name,
           .model_fingerprint = model.fingerprint,
-          .dtype = std::string(Name(model.config.dtype)),
+          .dtype = std::string(NameOfWeights(model.weights_as, model.config.dtype)),
           .kv_dtype = std::string(Name(engine.layout.dtype)),
           .block_tokens = engine.layout.block_tokens,
           .build = options.build,

@@ -53,7 +53,9 @@ absl::StatusOr<DescribedModel> DescribeModel(WorkerOptions& options) {
   ASSIGN_OR_RETURN(model->config, LoadModelConfig(options.model_dir));
   ASSIGN_OR_RETURN(described.checkpoint, Checkpoint::Open(options.model_dir));
   AdoptDType(*described.checkpoint, model->config);
-  ASSIGN_OR_RETURN(model->fingerprint, FingerprintModel(options.model_dir, *described.checkpoint));
+  ASSIGN_OR_RETURN(model->weights_as, ParseWeightsAs(tuning.weights));
+  ASSIGN_OR_RETURN(model->fingerprint,
+                   FingerprintModel(options.model_dir, *described.checkpoint, model->weights_as));
   described.model = std::move(model);
   return described;
 }
@@ -69,7 +71,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(WorkerOptions& options) {
       model->weights,
       LoadResidentWeights(
           model->config, std::move(described.checkpoint), *model->backend.device,
-          std::move(packing.ops),
+          std::move(packing.ops), model->weights_as,
           [display](uint64_t loaded, uint64_t total) { display->Update(loaded, total); },
           [&hash = model->weights_hash](uint64_t computed) { hash = computed; }));
   return model;

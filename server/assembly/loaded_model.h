@@ -12,6 +12,7 @@
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/model_config.h"
 #include "model/transformer/weight_store.h"
+#include "model/transformer/weights_as.h"
 #include "server/assembly/worker_options.h"
 
 namespace tandem {
@@ -23,6 +24,7 @@ struct LoadedModel {
   std::string device_name;  // "cpu", "cuda:0", "simulated:qwen3-8b-h200"
   std::string name;         // that it is served under
   ModelConfig config;
+  WeightsAs weights_as = WeightsAs::kStored;
   uint64_t fingerprint = 0;                // FingerprintModel
   std::atomic<uint64_t> weights_hash = 0;  // 0 until all weights have been read
   // Filled while the worker starts, and after; null where steps are simulated.

@@ -34,7 +34,7 @@ uint64_t Mix(uint64_t hash, const CheckpointTensor& tensor) {
 }  // namespace
 
 absl::StatusOr<uint64_t> FingerprintModel(const std::string& directory,
-                                          const Checkpoint& checkpoint) {
+                                          const Checkpoint& checkpoint, WeightsAs weights_as) {
   ASSIGN_OR_RETURN(const std::string config,
                    ReadSmallFile(directory + "/config.json", kMaxConfigBytes));
   uint64_t hash = Mix(0, config);
@@ -44,7 +44,7 @@ absl::StatusOr<uint64_t> FingerprintModel(const std::string& directory,
     ASSIGN_OR_RETURN(const CheckpointTensor tensor, checkpoint.Find(name));
     hash = Mix(Mix(hash, name), tensor);
   }
-  return hash;
+  return weights_as == WeightsAs::kStored ? hash : Mix(hash, Name(weights_as));
 }
 
 }  // namespace tandem

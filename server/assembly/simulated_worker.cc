@@ -24,6 +24,9 @@ absl::Status CheckFlags(const WorkerTuning& tuning) {
         "--kv-dtype {}: the parameter file of a simulated device says how KV is kept",
         tuning.kv_dtype);
   }
+  if (tuning.weights != "stored") {
+    return InvalidArgument("--weights {}: a simulated device has no weights", tuning.weights);
+  }
   if (tuning.host_kv_bytes > 0) {
     return InvalidArgument(
         "--host-kv-bytes {}: a simulated device has no memory of the host for KV",

@@ -57,10 +57,11 @@ struct WorkerTuning {
   // Of a GPU's memory, for weights, activations and KV; nothing: kDefaultDeviceMemoryFraction.
   std::optional<double> device_memory_fraction;
   int32_t block_tokens = 16;
-  std::string kv_dtype = "auto";  // auto: as the weights
-  int32_t max_step_tokens = 0;    // 0: 512 on the CPU, 2048 on a GPU
-  int32_t max_prefill_chunk = 0;  // 0: up to max_step_tokens
-  int32_t max_sequences = 0;      // 0: 64 on the CPU, 256 on a GPU
+  std::string weights = "stored";  // as what they are kept: stored, int8
+  std::string kv_dtype = "auto";   // auto: as the weights
+  int32_t max_step_tokens = 0;     // 0: 512 on the CPU, 2048 on a GPU
+  int32_t max_prefill_chunk = 0;   // 0: up to max_step_tokens
+  int32_t max_sequences = 0;       // 0: 64 on the CPU, 256 on a GPU
   int32_t max_waiting = 1024;
   int32_t max_context = 0;              // 0: the model's
   std::string prefix_cache = "on";      // on, off

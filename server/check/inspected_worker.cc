@@ -48,7 +48,8 @@ absl::StatusOr<InspectedWorker> Inspect(const WorkerOptions& options) {
                                                    worker.model->fingerprint, *backend.device));
   if (described.checkpoint != nullptr) {
     ASSIGN_OR_RETURN(const WeightLayout weights,
-                     PlanWeights(worker.model->config, *described.checkpoint, *backend.ops));
+                     PlanWeights(worker.model->config, *described.checkpoint, *backend.ops,
+                                 worker.model->weights_as));
     worker.weight_bytes = weights.packed_bytes;
   }
   RETURN_IF_ERROR(SizeDevicePool(worker));

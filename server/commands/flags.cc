@@ -79,6 +79,14 @@ void AddDeviceFlags(CLI::App& app, WorkerTuning& tuning) {
   app.add_option("--block-tokens", tuning.block_tokens, "tokens of one KV block")
       ->capture_default_str()
       ->group(group);
+  app.add_option(
+         "--weights", tuning.weights,
+         "stored: kept as the checkpoint has them; int8: 8-bit integers with a scale per 32 "
+         "inputs, made while they load, on the CPU alone: about half the memory of bf16, and "
+         "half of what a step of few tokens reads. All workers of a router must have the same")
+      ->check(CLI::IsMember({"stored", "int8"}))
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--kv-dtype", tuning.kv_dtype,
                  "KV is kept as this; auto: as the weights. k8v8, k6v5 and k4v3 are integers of 8, "
                  "of 6 and 5, of 4 and 3 bits for K and V, with a scale per token, head and 64 "

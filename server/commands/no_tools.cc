@@ -16,19 +16,17 @@ void AddAbsentCommand(CLI::App& app, const std::string& name, Action& chosen) {
   command->allow_extras();
   command->callback([name, &chosen] {
     chosen = [name] {
-      return PrintError(Unimplemented(
-          "this tandem was built without its tools, as `make demo` does to be quick: "
-          "`make build` builds one that has `tandem {}` (CMake option TANDEM_TOOLS)",
-          name));
+      return PrintError(
+          Unimplemented("this tandem was built without its tools, as `make demo` does to be quick: "
+                        "`make build` builds one that has `tandem {}` (CMake option TANDEM_TOOLS)",
+                        name));
     };
   });
 }
 
 }  // namespace
 
-void AddBenchCommand(CLI::App& app, Action& chosen) {
-  AddAbsentCommand(app, "bench", chosen);
-}
+void AddBenchCommand(CLI::App& app, Action& chosen) { AddAbsentCommand(app, "bench", chosen); }
 
 void AddCheckCommand(CLI::App& app, const std::shared_ptr<ConfigUse>&, Action& chosen) {
   AddAbsentCommand(app, "check", chosen);

@@ -28,6 +28,7 @@ namespace {
 
 struct ProfileFlags {
   StepSession::Options session = {.max_step_tokens = 0, .max_sequences = 0};
+  std::string weights = "stored";
   std::string kv_dtype = "auto";
   uint64_t kv_bytes = uint64_t{1} << 30;
   MeasureOptions measure;
@@ -59,14 +60,15 @@ absl::StatusOr<CostProvenance> ProvenanceHere(const ProfileFlags& flags) {
   ASSIGN_OR_RETURN(ModelConfig config, LoadModelConfig(directory));
   ASSIGN_OR_RETURN(const std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(directory));
   AdoptDType(*checkpoint, config);
-  ASSIGN_OR_RETURN(const uint64_t fingerprint, FingerprintModel(directory, *checkpoint));
+  ASSIGN_OR_RETURN(const uint64_t fingerprint,
+                   FingerprintModel(directory, *checkpoint, flags.session.weights_as));
   return CostProvenance{
       .machine = MachineName(),
       .device = flags.session.device,
       .threads = flags.session.threads,
       .model = ModelNameFor(directory),
       .model_fingerprint = fingerprint,
-      .dtype = std::string(Name(config.dtype)),
+      .dtype = std::string(NameOfWeights(flags.session.weights_as, config.dtype)),
       .kv_dtype = std::string(Name(flags.session.kv_dtype.value_or(config.dtype))),
       .block_tokens = flags.session.block_tokens,
       .build = kVersion,
@@ -81,6 +83,7 @@ absl::Status CompleteFlags(ProfileFlags& flags) {
   if (session.max_context_tokens == 0) session.max_context_tokens = limits.max_context_tokens;
   if (flags.quick) flags.measure.max_time = kQuickTime;
   session.max_kv_bytes = static_cast<int64_t>(flags.kv_bytes);
+  ASSIGN_OR_RETURN(session.weights_as, ParseWeightsAs(flags.weights));
   if (flags.kv_dtype == "auto") return absl::OkStatus();
   session.kv_dtype = DTypeFromName(flags.kv_dtype);
   if (session.kv_dtype && IsKvType(*session.kv_dtype)) return absl::OkStatus();
@@ -149,6 +152,7 @@ void AddProfileFlags(CLI::App& app, ProfileFlags& flags) {
   app.add_option("--threads", session.threads, "of the CPU backend; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  app.add_option("--weights", flags.weights, kWeightsAsNames)->capture_default_str();
   app.add_option("--kv-dtype", flags.kv_dtype, fmt::format("auto, {}", kKvTypeNames))
       ->capture_default_str();
   app.add_option("--block-tokens", session.block_tokens, "tokens per KV block")

@@ -53,12 +53,13 @@ class RowsTest : public OpsTest {
   }
 
   DeviceArray Pack(const PackedMatrix& shape, const std::vector<float>& weight) {
-    const DeviceArray rows = ToDeviceAs(shape.dtype, weight);
-    const int64_t bytes = ops().PackedBytes(shape.dtype, shape.n, shape.k);
+    const DType dtype = shape.format.dtype();
+    const DeviceArray rows = ToDeviceAs(dtype, weight);
+    const int64_t bytes = ops().PackedBytes(dtype, shape.n, shape.k);
     DeviceArray packed = ToDevice(std::vector<std::byte>(static_cast<size_t>(bytes)));
     PackedMatrix matrix = shape;
     matrix.data = static_cast<std::byte*>(packed.data());
-    const TensorView sources[] = {TensorView(rows.data(), shape.dtype, {shape.n, shape.k})};
+    const TensorView sources[] = {TensorView(rows.data(), dtype, {shape.n, shape.k})};
     EXPECT_TRUE(ops().PackWeight(stream(), matrix, sources).ok());
     return packed;
   }

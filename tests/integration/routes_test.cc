@@ -53,6 +53,18 @@ TEST_F(RoutesTest, EveryRouteGivesTheSameTokens) {
   }
 }
 
+TEST(Int8RoutesTest, EveryRouteGivesTheSameTokensWhereWeightsAreQuantised) {
+  TestCluster cluster({.worker_flags = {"--weights=int8"}});
+  v1::GenerateRequest request = TextRequest(kPrompt, v1::ROUTE_UNIFIED, 40);
+  const Outcome unified = Ask(cluster.client(), request);
+  ASSERT_TRUE(unified.status.ok()) << unified.status;
+  EXPECT_EQ(unified.generation.choices[0].token_ids.size(), 40u);
+  request.set_route(v1::ROUTE_DISAGGREGATED);
+  const Outcome apart = Ask(cluster.client(), request);
+  ASSERT_TRUE(apart.status.ok()) << apart.status;
+  EXPECT_EQ(Ids(apart), Ids(unified));
+}
+
 TEST_F(RoutesTest, TheFirstOfSeveralChoicesIsTheOnlyOneOfOne) {
   v1::GenerateRequest request = TextRequest(kPrompt, v1::ROUTE_AUTO, 20);
   request.mutable_sampling()->set_temperature(1);

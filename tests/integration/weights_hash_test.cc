@@ -90,6 +90,25 @@ TEST_F(WeightsHashTest, AWorkerWithZerosInATwentiethOfItsTensorsIsRefusedOnceItH
   waitpid(damaged->pid(), nullptr, 0);
 }
 
+TEST_F(WeightsHashTest, AWorkerThatKeepsItsWeightsOtherwiseIsRefusedWithTheFlagToChange) {
+  TestCluster cluster({.prefill = 0, .decode = 0});
+  const std::string log = folder_ / "log";
+  auto other = ChildProcess::Start(
+      {"worker", "--role=unified", "--name=other", "--threads=1", "--router=" + cluster.address(),
+       "--model=" + std::string(kModel), "--weights=int8", "--log-level=warn"},
+      WrappedBinary("", "2>" + log));
+  ASSERT_TRUE(other.ok()) << other.status();
+  const std::string refused = "keep them differently (--weights)";
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (Contents(log).find(refused) == std::string::npos &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_THAT(Contents(log), HasSubstr(refused));
+  other->Signal(SIGKILL);
+  waitpid(other->pid(), nullptr, 0);
+}
+
 TEST_F(WeightsHashTest, AWorkerWithACopyOfTheSameWeightsServesBesideTheOthers) {
   TestCluster cluster({.prefill = 0, .decode = 0});
   auto copy = ChildProcess::Start(

@@ -24,9 +24,9 @@ std::unique_ptr<TestModel> TestModel::Load(const std::string& directory, int num
   model->config = ValueOf(LoadModelConfig(path));
   model->backend = ValueOf(OpenBackend(device, {.num_threads = num_threads}));
   Backend packing = ValueOf(OpenBackend(device, {.num_threads = num_threads}));
-  model->weights =
-      ValueOf(LoadResidentWeights(model->config, ValueOf(Checkpoint::Open(path)),
-                                  *model->backend.device, std::move(packing.ops), nullptr));
+  model->weights = ValueOf(LoadResidentWeights(model->config, ValueOf(Checkpoint::Open(path)),
+                                               *model->backend.device, std::move(packing.ops),
+                                               WeightsAs::kStored, nullptr));
   return model;
 }
 

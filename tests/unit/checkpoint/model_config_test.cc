@@ -1,6 +1,8 @@
 #include "model/checkpoint/model_config.h"
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -188,6 +190,60 @@ TEST(ModelConfigTest, RefusesByNameWhatItDoesNotCompute) {
                       {"torch_dtype", "float8_e4m3fn"}};
   for (const auto& [name, value] : cases.items()) {
     EXPECT_REFUSED(kUnimplemented, With(Config("llama"), {{name, value}}).dump(), name);
+  }
+}
+
+// As compressed-tensors writes it for 8-bit weights whose activations are rounded as the model runs.
+Json Int8Config() {
+  return Json::parse(R"({
+    "quant_method": "compressed-tensors", "format": "int-quantized", "ignore": ["lm_head"],
+    "kv_cache_scheme": null, "sparsity_config": {},
+    "config_groups": {"group_0": {
+      "targets": ["Linear"], "output_activations": null,
+      "input_activations": {"num_bits": 8, "type": "int", "dynamic": true, "strategy": "token"},
+      "weights": {"num_bits": 8, "type": "int", "symmetric": true, "strategy": "channel",
+                  "group_size": null, "actorder": null}}}})");
+}
+
+TEST(ModelConfigTest, ReadsInt8WeightsOfCompressedTensors) {
+  const auto plain = ParseModelConfig(Config("llama").dump());
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_FALSE(plain->int8_weights);
+  Json quantised = Int8Config();
+  for (const char* strategy : {"channel", "tensor", "group"}) {
+    quantised["config_groups"]["group_0"]["weights"]["strategy"] = strategy;
+    const auto config =
+        ParseModelConfig(With(Config("llama"), {{"quantization_config", quantised}}).dump());
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_TRUE(config->int8_weights);
+  }
+  quantised["config_groups"]["group_0"]["input_activations"] = nullptr;
+  EXPECT_TRUE(
+      ParseModelConfig(With(Config("llama"), {{"quantization_config", quantised}}).dump()).ok());
+}
+
+TEST(ModelConfigTest, RefusesOtherQuantisationByItsField) {
+  const std::pair<const char*, Json> cases[] = {
+      {"/quant_method", "gptq"},
+      {"/format", "pack-quantized"},
+      {"/kv_cache_scheme", {{"num_bits", 8}}},
+      {"/sparsity_config", {{"format", "sparse-bitmask"}}},
+      {"/config_groups", Json::object()},
+      {"/config_groups/group_0/targets", {"Linear", "Embedding"}},
+      {"/config_groups/group_0/output_activations", {{"num_bits", 8}}},
+      {"/config_groups/group_0/input_activations/dynamic", false},
+      {"/config_groups/group_0/weights/num_bits", 4},
+      {"/config_groups/group_0/weights/type", "float"},
+      {"/config_groups/group_0/weights/symmetric", false},
+      {"/config_groups/group_0/weights/strategy", "block"},
+      {"/config_groups/group_0/weights/actorder", "group"}};
+  for (const auto& [path, value] : cases) {
+    Json quantised = Int8Config();
+    quantised[Json::json_pointer(path)] = value;
+    std::string name = "quantization_config" + std::string(path);
+    std::replace(name.begin(), name.end(), '/', '.');
+    EXPECT_REFUSED(kUnimplemented,
+                   With(Config("llama"), {{"quantization_config", quantised}}).dump(), name);
   }
 }
 

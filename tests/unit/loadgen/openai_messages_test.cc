@@ -1,9 +1,9 @@
-#include "bench/serving/openai_body.h"
 #include "bench/serving/openai_messages.h"
 
 #include <string>
 #include <vector>
 
+#include "bench/serving/openai_body.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

@@ -9,8 +9,12 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/registry.h"
+#include "model/checkpoint/checkpoint.h"
+#include "model/transformer/weight_store.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/shallow_model.h"
+#include "tests/support/test_device.h"
 #include "tests/unit/transformer/model_under_test.h"
 
 namespace tandem {
@@ -124,6 +128,21 @@ class DeviceModelTest : public testing::Test {
 
 // The greedy tokens of each prompt. Activations of 16 bits may let a near-tie fall the other way:
 // then both go on with the CPU's token.
+// Those that do not say so before they read a weight.
+TEST_F(DeviceModelTest, TakesWeightsInInt8WhereItsKernelsDo) {
+  const std::string directory = kRoot + kSample;
+  const Backend backend = OpenBackend(TestDevice(), {.num_threads = 1}).value();
+  Backend packing = OpenBackend(TestDevice(), {.num_threads = 1}).value();
+  const bool takes = packing.ops->PackedBytes(WeightFormat::Int8(), 32, 32) > 0;
+  EXPECT_EQ(takes, backend.device->is_host());
+  const auto weights =
+      LoadResidentWeights(LoadModelConfig(directory).value(), Checkpoint::Open(directory).value(),
+                          *backend.device, std::move(packing.ops), WeightsAs::kInt8, nullptr);
+  EXPECT_EQ(weights.status().code(),
+            takes ? absl::StatusCode::kOk : absl::StatusCode::kUnimplemented)
+      << weights.status();
+}
+
 TEST_F(DeviceModelTest, TheGreedyTokensOfTheSampleModelAreThoseOfTheCpu) {
   constexpr size_t kTokens = 64;
   const size_t tokens = TestTokens(kTokens);

@@ -78,16 +78,18 @@ Reading Read(ModelUnderTest& model, const std::vector<int32_t>& ids) {
   return reading;
 }
 
-// Rounding KV to three bits of fraction moves the model's loss on its own text by little.
-TEST(EightBitKvTest, KeepsTheLossOfTheSampleModel) {
-  const std::string root = TANDEM_SOURCE_DIR;
-  std::ifstream file(root + "/tests/golden/logits/sample.json");
+TestModelOptions SampleModel() {
+  return {.directory = std::string(TANDEM_SOURCE_DIR) + "/models/sample",
+          .num_threads = 2,
+          .max_tokens = 4096};
+}
+
+// That the sample model loses little on its own text where it is computed with `options`.
+void ExpectToKeepTheLoss(const TestModelOptions& options) {
+  std::ifstream file(std::string(TANDEM_SOURCE_DIR) + "/tests/golden/logits/sample.json");
   const Json golden = Json::parse(file, nullptr, /*allow_exceptions=*/false);
   ASSERT_TRUE(golden.is_object() && !golden["cases"].empty());
-  const std::string directory = root + "/models/sample";
-  TestModelOptions options = {.directory = directory, .num_threads = 2, .max_tokens = 4096};
-  const auto exact = ModelUnderTest::Load(options);
-  options.kv_dtype = DType::kF8E4M3;
+  const auto exact = ModelUnderTest::Load(SampleModel());
   const auto eight = ModelUnderTest::Load(options);
   for (const Json& c : golden["cases"]) {
     auto ids = c["prompt_ids"].get<std::vector<int32_t>>();
@@ -104,6 +106,39 @@ TEST(EightBitKvTest, KeepsTheLossOfTheSampleModel) {
     EXPECT_NE(reading.loss, expected.loss);
     EXPECT_NEAR(reading.loss, expected.loss, 0.01);
     EXPECT_GT(same, reading.choices.size() * 9 / 10);
+  }
+}
+
+// Rounding KV to three bits of fraction moves the model's loss on its own text by little.
+TEST(EightBitKvTest, KeepsTheLossOfTheSampleModel) {
+  TestModelOptions options = SampleModel();
+  options.kv_dtype = DType::kF8E4M3;
+  ExpectToKeepTheLoss(options);
+}
+
+TEST(Int8WeightsModelTest, KeepsTheLossOfTheSampleModel) {
+  TestModelOptions options = SampleModel();
+  options.weights_as = WeightsAs::kInt8;
+  ExpectToKeepTheLoss(options);
+}
+
+// Promise P2, for weights that are quantised when they are loaded: on this machine, and on any number of threads.
+TEST(Int8WeightsModelTest, GivesTheSameBitsInChunksOfAnySizeAndOnAnyNumberOfThreads) {
+  const int32_t kTokens = 150;
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < kTokens; ++i) ids.push_back(5 + i * 7 % 400);
+  TestModelOptions options = SampleModel();
+  options.weights_as = WeightsAs::kInt8;
+  std::vector<float> expected;
+  for (const int threads : {1, 2, 3}) {
+    options.num_threads = threads;
+    const auto model = ModelUnderTest::Load(options);
+    for (const int32_t chunk : {kTokens, 64, 17, 1}) {
+      TestSequence sequence = model->NewSequence(ids);
+      const std::vector<float> logits = model->Prefill(sequence, chunk);
+      if (expected.empty()) expected = logits;
+      EXPECT_EQ(logits, expected) << threads << " threads, chunks of " << chunk;
+    }
   }
 }
 

@@ -31,6 +31,7 @@ struct TestModelOptions {
   std::string directory;
   std::string device = TestDevice();
   int num_threads = 1;
+  WeightsAs weights_as = WeightsAs::kStored;
   DType kv_dtype = DType::kF32;
   int32_t max_tokens = 1024;  // of a step, and of all sequences together
   SplitMode splits = SplitMode::kBalanced;

@@ -85,12 +85,13 @@ class FailingDevice final : public ForwardingDevice {
 class ResidentWeightsTest : public testing::Test {
  protected:
   // On `device`, or the CPU.
-  std::unique_ptr<WeightStore> Load(LoadProgress progress, Device* device = nullptr) {
+  std::unique_ptr<WeightStore> Load(LoadProgress progress, Device* device = nullptr,
+                                    WeightsAs weights_as = WeightsAs::kStored) {
     config_ = LoadModelConfig(kModel).value();
     Backend packing = OpenBackend("cpu", {.num_threads = 2}).value();
     return LoadResidentWeights(config_, Checkpoint::Open(kModel).value(),
                                device != nullptr ? *device : *backend_.device,
-                               std::move(packing.ops), std::move(progress))
+                               std::move(packing.ops), weights_as, std::move(progress))
         .value();
   }
 

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -33,7 +35,7 @@ class WeightsTest : public testing::Test {
     for (const std::string& tensor_name : (*checkpoint)->Names()) {
       const CheckpointTensor tensor = (*checkpoint)->Find(tensor_name).value();
       const std::map<DType, std::string> names = {
-          {DType::kF32, "F32"}, {DType::kF16, "F16"}, {DType::kBF16, "BF16"}};
+          {DType::kF32, "F32"}, {DType::kF16, "F16"}, {DType::kBF16, "BF16"}, {DType::kI8, "I8"}};
       tensors_[tensor_name] = {
           names.at(tensor.dtype), tensor.shape,
           std::string(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size())};
@@ -66,7 +68,7 @@ class WeightsTest : public testing::Test {
     auto backend = OpenBackend("cpu", {.num_threads = 1});
     EXPECT_TRUE(backend.ok()) << backend.status();
     const auto weights = LoadResidentWeights(*config, *std::move(checkpoint), *backend->device,
-                                             std::move(backend->ops), progress);
+                                             std::move(backend->ops), WeightsAs::kStored, progress);
     if (!weights.ok()) return weights.status();
     return (*weights)->Head().status();  // the last group
   }
@@ -193,6 +195,108 @@ TEST_F(WeightsTest, DataAtOddAddressesGivesTheSameLogits) {
     Write(/*padding=*/3);
     EXPECT_EQ(Logits(directory_.path()), expected) << name;
   }
+}
+
+// How many scales a tensor of codes has.
+enum class Scales { kOne, kPerOutput, kPerGroup };
+
+class Int8CheckpointTest : public WeightsTest {
+ protected:
+  // Replaces the weights of all layers by codes with scales, as compressed-tensors has them; or, with
+  // `dequantise`, by the products of the two.
+  void Quantise(Scales scales, const std::string& scale_type, bool dequantise) {
+    Read("llama2");
+    const std::map<std::string, Tensor> stored = tensors_;
+    for (const auto& [name, tensor] : stored) {
+      if (!name.ends_with("_proj.weight")) continue;
+      const int64_t rows = tensor.shape[0], k = tensor.shape[1];
+      const int64_t groups = scales == Scales::kPerGroup ? k / 32 : 1;
+      std::string codes, scale_bytes, products;
+      for (int64_t i = 0; i < rows * k; ++i) {
+        codes.push_back(static_cast<char>(i * 37 % 256 - 128));
+      }
+      const int64_t num_scales = scales == Scales::kOne ? 1 : rows * groups;
+      std::vector<float> values;
+      for (int64_t i = 0; i < num_scales; ++i) {
+        values.push_back(static_cast<float>(1 + i % 5) / 4096);  // exact in every type
+        scale_bytes += Bytes(scale_type, values.back());
+      }
+      for (int64_t i = 0; i < rows * k; ++i) {
+        const int64_t at = scales == Scales::kOne ? 0 : i / (k / groups);
+        const float product = static_cast<float>(static_cast<int8_t>(codes[i])) * values[at];
+        products += Bytes("F32", product);
+      }
+      if (dequantise) {
+        tensors_[name] = {"F32", tensor.shape, products};
+        continue;
+      }
+      tensors_[name] = {"I8", tensor.shape, codes};
+      const std::vector<int64_t> shape =
+          scales == Scales::kOne ? std::vector<int64_t>{1} : std::vector<int64_t>{rows, groups};
+      tensors_[name + "_scale"] = {scale_type, shape, scale_bytes};
+    }
+    if (!dequantise) config_["quantization_config"] = Config();
+  }
+
+  static nlohmann::json Config() {
+    return nlohmann::json::parse(R"({
+      "quant_method": "compressed-tensors", "format": "int-quantized", "ignore": ["lm_head"],
+      "kv_cache_scheme": null, "quantization_status": "compressed",
+      "config_groups": {"group_0": {
+        "targets": ["Linear"], "output_activations": null,
+        "input_activations": {"num_bits": 8, "type": "int", "dynamic": true, "strategy": "token"},
+        "weights": {"num_bits": 8, "type": "int", "symmetric": true, "dynamic": false,
+                    "strategy": "channel", "group_size": null, "actorder": null}}}})");
+  }
+
+  static std::string Bytes(const std::string& type, float value) {
+    const auto bits = std::bit_cast<uint32_t>(value);
+    const std::string all(reinterpret_cast<const char*>(&bits), sizeof(bits));
+    return type == "F32" ? all : all.substr(2);  // BF16 is the upper half
+  }
+};
+
+TEST_F(Int8CheckpointTest, GivesTheLogitsOfTheFloatsThatItStandsFor) {
+  for (const Scales scales : {Scales::kOne, Scales::kPerOutput, Scales::kPerGroup}) {
+    tensors_.clear();
+    Quantise(scales, "F32", /*dequantise=*/true);
+    Write();
+    const std::vector<float> expected = Logits(directory_.path());
+    for (const char* type : {"BF16", "F32"}) {
+      tensors_.clear();
+      Quantise(scales, type, /*dequantise=*/false);
+      Write();
+      EXPECT_EQ(Logits(directory_.path()), expected) << static_cast<int>(scales) << " " << type;
+    }
+  }
+}
+
+TEST_F(Int8CheckpointTest, ItsScalesAreRefusedByNameWhereTheyDoNotFit) {
+  const std::string name = "model.layers.1.mlp.down_proj.weight_scale";
+  const auto quantise = [this] {
+    tensors_.clear();
+    Quantise(Scales::kPerOutput, "F32", false);
+  };
+  quantise();
+  tensors_.erase(name);
+  ExpectRefused(absl::StatusCode::kNotFound, name);
+  for (const float bad : {std::nanf(""), -1.0f, HUGE_VALF}) {
+    quantise();
+    tensors_[name].bytes.replace(20, 4, Bytes("F32", bad));
+    ExpectRefused(absl::StatusCode::kInvalidArgument, name + " has ");
+  }
+  quantise();
+  tensors_[name] = {
+      "F32", {64, 2}, std::string(64 * 2 * 4, 0)};  // 96 inputs are no two groups of 32
+  ExpectRefused(absl::StatusCode::kInvalidArgument, name + " is f32 [64, 2], must be");
+  tensors_[name] = {"F32", {63, 1}, std::string(63 * 4, 0)};
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "must be floats for [64, 96] weights");
+  quantise();
+  config_.erase("quantization_config");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "has no quantization_config");
+  quantise();
+  tensors_["model.layers.0.mlp.up_proj.weight"] = {"F32", {96, 64}, std::string(96 * 64 * 4, 0)};
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "must have one dtype");
 }
 
 }  // namespace

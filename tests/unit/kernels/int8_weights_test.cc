@@ -1,0 +1,231 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "fmt/format.h"
+#include "gmock/gmock.h"
+#include "tests/support/ops_fixture.h"
+#include "tests/support/reference_ops.h"
+
+// Weights that are quantised when they are packed (kernels/weight_format.h): what they become, computed
+// here once more, one by one, and that products and embedding have exactly these values.
+
+namespace tandem {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr DType kStoredTypes[] = {DType::kBF16, DType::kF16, DType::kF32};
+
+// A weight [n, k] of a checkpoint, and what it becomes.
+struct QuantisedWeight {
+  DType dtype;
+  int64_t n;
+  int64_t k;
+  std::vector<std::byte> rows;   // row-major, as in a checkpoint
+  std::vector<float> floats;     // of the rows
+  std::vector<float> scales;     // of each element's group
+  std::vector<float> quantised;  // scale times code
+};
+
+float RoundToBf16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t below = bits & 0xffff0000;
+  const uint32_t rest = bits & 0xffff;
+  const bool up = rest > 0x8000 || (rest == 0x8000 && (bits & 0x10000) != 0);
+  return std::bit_cast<float>(below + (up ? 0x10000 : 0));
+}
+
+class Int8WeightsTest : public OpsTest {
+ protected:
+  static QuantisedWeight Quantise(DType dtype, int64_t n, int64_t k, std::vector<float> values) {
+    QuantisedWeight w{.dtype = dtype, .n = n, .k = k};
+    w.rows.resize(static_cast<size_t>(n * k * SizeOf(dtype)));
+    for (int64_t i = 0; i < n * k; ++i) {
+      reference::Store(dtype, values[static_cast<size_t>(i)], w.rows.data(), i);
+      w.floats.push_back(static_cast<float>(reference::Load(dtype, w.rows.data(), i)));
+    }
+    for (int64_t row = 0; row < n; ++row) {
+      for (int64_t first = 0; first < k; first += 32) {
+        const float* group = w.floats.data() + row * k + first;
+        const int64_t count = std::min<int64_t>(32, k - first);
+        float largest = 0;
+        for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(group[i]));
+        const float scale = RoundToBf16(largest / 127);
+        for (int64_t i = 0; i < count; ++i) {
+          const float code =
+              scale == 0 ? 0 : std::clamp(std::nearbyint(group[i] * (1 / scale)), -127.f, 127.f);
+          w.scales.push_back(scale);
+          w.quantised.push_back((code + 0.0f) * scale);  // integers have no negative zero
+        }
+      }
+    }
+    return w;
+  }
+
+  QuantisedWeight RandomWeight(DType dtype, int64_t n, int64_t k) {
+    return Quantise(dtype, n, k, Random(n * k));
+  }
+
+  PackedMatrix Matrix(const QuantisedWeight& w, const DeviceArray& packed) {
+    return {static_cast<std::byte*>(packed.data()), WeightFormat::Int8(), w.n, w.k};
+  }
+
+  DeviceArray NewPacked(int64_t n, int64_t k) {
+    const int64_t bytes = ops().PackedBytes(WeightFormat::Int8(), n, k);
+    return ToDevice(std::vector<std::byte>(static_cast<size_t>(bytes)));
+  }
+
+  absl::Status PackInto(const DeviceArray& packed, const QuantisedWeight& w) {
+    const DeviceArray rows = ToDevice(w.rows);
+    const TensorView sources[] = {TensorView(rows.data(), w.dtype, {w.n, w.k})};
+    return ops().PackWeight(stream(), Matrix(w, packed), sources);
+  }
+
+  DeviceArray Pack(const QuantisedWeight& w) {
+    DeviceArray packed = NewPacked(w.n, w.k);
+    const absl::Status status = PackInto(packed, w);
+    EXPECT_TRUE(status.ok()) << status;
+    return packed;
+  }
+
+  std::vector<float> Multiply(const std::vector<float>& x, const QuantisedWeight& w,
+                              const DeviceArray& packed) {
+    const int64_t num_rows = static_cast<int64_t>(x.size()) / w.k;
+    const DeviceArray device_x = ToDevice(x);
+    const DeviceArray out = NewOutput(num_rows * w.n);
+    const absl::Status status = ops().Gemm(stream(), {.x = Tensor(device_x, {num_rows, w.k}),
+                                                      .weight = Matrix(w, packed),
+                                                      .out = Tensor(out, {num_rows, w.n})});
+    EXPECT_TRUE(status.ok()) << status;
+    return out.Download<float>();
+  }
+
+  static std::vector<float> Chains(const std::vector<float>& x, const QuantisedWeight& w) {
+    std::vector<float> out;
+    for (size_t row = 0; row < x.size(); row += static_cast<size_t>(w.k)) {
+      for (int64_t n = 0; n < w.n; ++n) {
+        float sum = 0;
+        for (int64_t k = 0; k < w.k; ++k) {
+          const float weight = w.quantised[static_cast<size_t>(n * w.k + k)];
+          sum = std::fma(x[row + static_cast<size_t>(k)], weight, sum);
+        }
+        out.push_back(sum);
+      }
+    }
+    return out;
+  }
+};
+
+TEST_P(Int8WeightsTest, EachOutputIsOneChainOverTheQuantisedWeights) {
+  for (DType dtype : kStoredTypes) {
+    for (int64_t n : {1, 32, 97}) {
+      for (int64_t k : {1, 31, 32, 33, 129, 320}) {
+        const QuantisedWeight w = RandomWeight(dtype, n, k);
+        const DeviceArray packed = Pack(w);
+        for (int64_t num_rows : {1, 2, 3, 12, 13, 50}) {
+          SCOPED_TRACE(fmt::format("{} n {} k {} rows {}", Name(dtype), n, k, num_rows));
+          const std::vector<float> x = Random(num_rows * k);
+          EXPECT_TRUE(BitwiseEqual(Multiply(x, w, packed), Chains(x, w)));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Int8WeightsTest, ARowDependsNeitherOnOtherRowsNorOnThreads) {
+  constexpr int64_t kRows = 300;
+  const QuantisedWeight w = RandomWeight(DType::kBF16, 161, 333);
+  const std::vector<float> x = Random(kRows * w.k);
+  const std::vector<float> all = Chains(x, w);
+  for (int num_threads : ThreadCounts()) {
+    UseThreads(num_threads);
+    const DeviceArray packed = Pack(w);
+    for (int64_t num_rows : {1, 2, 4, 12, 13, 25, 36, 37, 64, 300}) {
+      SCOPED_TRACE(fmt::format("{} threads, {} rows", num_threads, num_rows));
+      const std::vector<float> last(x.end() - num_rows * w.k, x.end());
+      EXPECT_TRUE(
+          BitwiseEqual(Multiply(last, w, packed),
+                       std::span<const float>(all).last(static_cast<size_t>(num_rows * w.n))));
+    }
+  }
+}
+
+TEST_P(Int8WeightsTest, TheEmbeddingHasTheSameValues) {
+  for (DType dtype : kStoredTypes) {
+    for (int64_t k : {1, 32, 100}) {
+      SCOPED_TRACE(fmt::format("{} k {}", Name(dtype), k));
+      const QuantisedWeight w = RandomWeight(dtype, 77, k);
+      const DeviceArray packed = Pack(w);
+      const std::vector<int32_t> ids = {76, 0, 31, 32, 33, 0};
+      const DeviceArray out = NewOutput(6 * k);
+      ASSERT_TRUE(ops().Embedding(stream(), {ids, Matrix(w, packed), Tensor(out, {6, k})}).ok());
+      std::vector<float> expected;
+      for (int32_t id : ids) {
+        const auto row = w.quantised.begin() + id * k;
+        expected.insert(expected.end(), row, row + k);
+      }
+      EXPECT_TRUE(BitwiseEqual(out.Download<float>(), std::span<const float>(expected)));
+    }
+  }
+}
+
+// The scale's own rounding to bf16 moves the largest value of a group by up to half a code more.
+TEST_P(Int8WeightsTest, EachWeightIsWithinACodeOfItsOwn) {
+  const QuantisedWeight w = RandomWeight(DType::kF32, 8, 512);
+  const DeviceArray packed = Pack(w);
+  std::vector<float> identity(512 * 512, 0.0f);
+  for (size_t i = 0; i < 512; ++i) identity[i * 513] = 1;
+  const std::vector<float> columns = Multiply(identity, w, packed);  // [k, n]
+  double squares = 0;
+  for (size_t i = 0; i < w.floats.size(); ++i) {
+    const size_t row = i / 512;
+    const float is = columns[i % 512 * 8 + row];
+    EXPECT_LE(std::abs(is - w.floats[i]), 1.01 * w.scales[i]) << i;
+    squares += std::pow((is - w.floats[i]) / w.scales[i], 2);
+  }
+  // Uniform within half a code: 1/12.
+  EXPECT_LT(squares / static_cast<double>(w.floats.size()), 0.095);
+}
+
+TEST_P(Int8WeightsTest, GroupsOfNothingAndOfTheLeastAreZero) {
+  std::vector<float> values(4 * 64, 0.0f);
+  std::fill_n(values.begin() + 64, 32, 1e-44f);  // no scale of it has an inverse
+  std::fill_n(values.begin() + 128, 32, -3.0f);
+  const QuantisedWeight w = Quantise(DType::kF32, 4, 64, values);
+  const DeviceArray packed = Pack(w);
+  const std::vector<float> ones(64, 1.0f);
+  const std::vector<float> out = Multiply(ones, w, packed);
+  EXPECT_EQ(out[0], 0);
+  EXPECT_EQ(out[1], 0);
+  EXPECT_NEAR(out[2], -96, 0.5);
+  EXPECT_EQ(out[3], 0);
+}
+
+TEST_P(Int8WeightsTest, ValuesThatHaveNoCodeAreRefusedWithTheirRow) {
+  for (const float bad : {std::numeric_limits<float>::infinity(), -HUGE_VALF, std::nanf("")}) {
+    for (DType dtype : kStoredTypes) {
+      std::vector<float> values = Random(40 * 50);
+      values[35 * 50 + 49] = bad;
+      const QuantisedWeight w = Quantise(dtype, 40, 50, values);
+      const absl::Status status = PackInto(NewPacked(40, 50), w);
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr("row 35"), HasSubstr("infinite or no number")));
+    }
+  }
+}
+
+TEST_P(Int8WeightsTest, TakesLittleMoreThanAByteEach) {
+  EXPECT_EQ(ops().PackedBytes(WeightFormat::Int8(), 64, 1024), 64 * 1024 * 34 / 32);
+}
+
+TANDEM_INSTANTIATE_OPS_TEST_ON(Int8WeightsTest, CpuOpsSetups());
+
+}  // namespace
+}  // namespace tandem
