@@ -52,6 +52,43 @@ HWY_INLINE void LoadWeights(const std::byte* codes, const V (&scales)[kVectors],
   }
 }
 
+// sums[row][v] += x[row][input] * weights[v], for the vectors of the tile.
+template <int kRows, int kVectors>
+HWY_INLINE void AddInputOf(const float* const (&groups)[kTileGroups], int64_t input,
+                           const V (&weights)[kVectors], V (&sums)[kRows][kVectors]) {
+  HWY_UNROLL(12)
+  for (int row = 0; row < kRows; ++row) {
+    const int group = row / kGroupRows;
+    const int width = RowsOfGroup(kRows, group);
+    const V x = hn::Set(F32(), groups[group][input * width + row % kGroupRows]);
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) sums[row][v] = FusedMulAdd(x, weights[v], sums[row][v]);
+  }
+}
+
+// The sums of kVectors vectors of outputs, from the output `at` on.
+template <int kRows, int kVectors>
+HWY_INLINE void LoadSums(const TileArgs& args, int output, V (&sums)[kRows][kVectors]) {
+  HWY_UNROLL(12)
+  for (int row = 0; row < kRows; ++row) {
+    const float* at = args.sums + row * kPanelOutputs + output;
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) {
+      sums[row][v] = args.first ? hn::Zero(F32()) : hn::Load(F32(), at + v * kLanes);
+    }
+  }
+}
+
+template <int kRows, int kVectors>
+HWY_INLINE void StoreTileSums(const TileArgs& args, int output, const V (&sums)[kRows][kVectors]) {
+  HWY_UNROLL(12)
+  for (int row = 0; row < kRows; ++row) {
+    float* at = args.sums + row * kPanelOutputs + output;
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) hn::Store(sums[row][v], F32(), at + v * kLanes);
+  }
+}
+
 // One row has too few chains of additions in two vectors to keep the adders busy.
 constexpr int Int8TileVectors(int rows) {
   const int panel_vectors = kPanelOutputs / kLanes;
@@ -79,7 +116,7 @@ void Int8Tile(const TileArgs& args) {
       for (int64_t input = first; input < end; ++input) {
         V weights[kVectors];
         LoadWeights(codes, scales, weights);
-        AddInput(groups, input, weights, sums);
+        AddInputOf(groups, input, weights, sums);
         if (input % 2 == 0) {
           __builtin_prefetch(fetch, 0, 2);
           fetch += args.fetch_step;

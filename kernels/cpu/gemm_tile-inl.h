@@ -109,40 +109,17 @@ constexpr int RowsOfGroup(int rows, int group) {
   return std::clamp(rows - group * kGroupRows, 0, kGroupRows);
 }
 
-// sums[row][v] += x[row][input] * weights[v], for the vectors of the tile.
-template <int kRows, int kVectors>
-HWY_INLINE void AddInput(const float* const (&groups)[kTileGroups], int64_t input,
-                         const V (&weights)[kVectors], V (&sums)[kRows][kVectors]) {
+// sums[row][j] += x[row][input] * (w0, w1), for the two vectors of the tile.
+template <int kRows>
+HWY_INLINE void AddInput(const float* const (&groups)[kTileGroups], int64_t input, V w0, V w1,
+                         V (&sums)[kRows][2]) {
   HWY_UNROLL(12)
   for (int row = 0; row < kRows; ++row) {
     const int group = row / kGroupRows;
     const int width = RowsOfGroup(kRows, group);
     const V x = hn::Set(F32(), groups[group][input * width + row % kGroupRows]);
-    HWY_UNROLL(4)
-    for (int v = 0; v < kVectors; ++v) sums[row][v] = FusedMulAdd(x, weights[v], sums[row][v]);
-  }
-}
-
-// The sums of kVectors vectors of outputs, from the output `at` on.
-template <int kRows, int kVectors>
-HWY_INLINE void LoadSums(const TileArgs& args, int output, V (&sums)[kRows][kVectors]) {
-  HWY_UNROLL(12)
-  for (int row = 0; row < kRows; ++row) {
-    const float* at = args.sums + row * kPanelOutputs + output;
-    HWY_UNROLL(4)
-    for (int v = 0; v < kVectors; ++v) {
-      sums[row][v] = args.first ? hn::Zero(F32()) : hn::Load(F32(), at + v * kLanes);
-    }
-  }
-}
-
-template <int kRows, int kVectors>
-HWY_INLINE void StoreTileSums(const TileArgs& args, int output, const V (&sums)[kRows][kVectors]) {
-  HWY_UNROLL(12)
-  for (int row = 0; row < kRows; ++row) {
-    float* at = args.sums + row * kPanelOutputs + output;
-    HWY_UNROLL(4)
-    for (int v = 0; v < kVectors; ++v) hn::Store(sums[row][v], F32(), at + v * kLanes);
+    sums[row][0] = FusedMulAdd(x, w0, sums[row][0]);
+    sums[row][1] = FusedMulAdd(x, w1, sums[row][1]);
   }
 }
 
@@ -157,23 +134,34 @@ void Tile(const TileArgs& args) {
     const std::byte* w = args.weights + output * W::kOutputStride;
     const std::byte* fetch = args.fetch;
     V sums[kRows][2];
-    LoadSums(args, output, sums);
+    HWY_UNROLL(12)
+    for (int row = 0; row < kRows; ++row) {
+      float* at = args.sums + row * kPanelOutputs + output;
+      sums[row][0] = args.first ? hn::Zero(F32()) : hn::Load(F32(), at);
+      sums[row][1] = args.first ? hn::Zero(F32()) : hn::Load(F32(), at + kLanes);
+    }
     int64_t input = 0;
     for (; input + 2 <= args.num_inputs; input += 2) {
-      V even[2], odd[2];
-      W::LoadPair(w, even[0], odd[0]);
-      W::LoadPair(w + kLanes * W::kOutputStride, even[1], odd[1]);
+      V even0, odd0, even1, odd1;
+      W::LoadPair(w, even0, odd0);
+      W::LoadPair(w + kLanes * W::kOutputStride, even1, odd1);
       FetchAhead<W>(w, fetch, args.fetch_step);
-      AddInput(groups, input, even, sums);
-      AddInput(groups, input + 1, odd, sums);
-      w += 2 * W::kInputBytes;
+      AddInput<kRows>(groups, input, even0, even1, sums);
+      AddInput<kRows>(groups, input + 1, odd0, odd1, sums);
+      w += 2 * kPanelOutputs * W::kBytes;
       fetch += args.fetch_step;
     }
     if (input < args.num_inputs) {
-      const V last[2] = {W::LoadOne(w), W::LoadOne(w + kLanes * W::kOutputStride)};
-      AddInput(groups, input, last, sums);
+      const V w0 = W::LoadOne(w);
+      const V w1 = W::LoadOne(w + kLanes * W::kOutputStride);
+      AddInput<kRows>(groups, input, w0, w1, sums);
     }
-    StoreTileSums(args, output, sums);
+    HWY_UNROLL(12)
+    for (int row = 0; row < kRows; ++row) {
+      float* at = args.sums + row * kPanelOutputs + output;
+      hn::Store(sums[row][0], F32(), at);
+      hn::Store(sums[row][1], F32(), at + kLanes);
+    }
   }
 }
 
