@@ -54,7 +54,7 @@ def speed(options):
             of_way = [run["results"][index] for run in runs[way]]
             row[way] = {"tokens_per_s": statistics.median(each["tokens_per_s"] for each in of_way),
                         "range": [min(each["tokens_per_s"] for each in of_way), max(each["tokens_per_s"] for each in of_way)],
-                        "bytes_per_step": first["bytes_per_step"] if way == "stored" else of_way[0]["bytes_per_step"],
+                        "bytes_per_step": of_way[0]["bytes_per_step"],
                         "share_of_dram_read": statistics.median(each["share_of_dram_read"] for each in of_way)}
         rows.append(row)
     return {"parameters": runs["stored"][0]["parameters"], "rows": rows,

@@ -54,7 +54,8 @@ LaunchTarget CudaOps::On(const CudaStream& stream) const {
 
 absl::Status CudaOps::DoPackWeight(Stream& stream, const PackedMatrix& dst,
                                    std::span<const TensorView> sources, const TensorView&) {
-  if (dst.format.is_int8()) return Unimplemented("pack_weight: int8 on a GPU");
+  if (dst.format.is_int8())
+    return Unimplemented("pack_weight: a GPU computes with no weights in int8");
   std::byte* to = dst.data;
   for (const TensorView& source : sources) {
     const auto row_bytes = static_cast<size_t>(dst.k * SizeOf(dst.format.dtype()));

@@ -36,7 +36,7 @@ absl::StatusOr<const Json*> Object(const FieldReader& fields, std::string_view n
   return value;
 }
 
-// How the weights of a group of layers are kept. Absent options have these values.
+// How the weights of a group of layers are kept.
 absl::Status CheckWeights(const FieldReader& weights) {
   RETURN_IF_ERROR(MustBe(weights, "num_bits", 8));
   RETURN_IF_ERROR(MustBe(weights, "type", "int"));

@@ -71,7 +71,7 @@ struct WeightLayout {
 };
 
 // Finds every tensor that the config requires, checks its dtype and shape, and assigns its
-// position. Reads no weight. UNIMPLEMENTED: `ops` do not take such weights. A tensor that the config does not require is refused, because the
+// position. Reads no weight. A tensor that the config does not require is refused, because the
 // computation would silently leave it out. Errors as LoadResidentWeights.
 absl::StatusOr<WeightLayout> PlanWeights(const ModelConfig& config, const Checkpoint& checkpoint,
                                          const Ops& ops, WeightsAs weights_as);

@@ -67,7 +67,8 @@ using WeightsHashed = std::function<void(uint64_t hash)>;
 // used while others are still being packed. Before it returns, every tensor's name, dtype and shape
 // is checked against the config: NOT_FOUND and INVALID_ARGUMENT name the tensor with its actual and
 // expected properties. A later failure is logged and is the result of every request from then on.
-// `weights_as`: UNIMPLEMENTED where the backend cannot. `ops` is used for packing only; forward passes use another instance of the same backend. `ops`
+// UNIMPLEMENTED where the backend does not compute with weights as they are asked for, or stored.
+// `ops` is used for packing only; forward passes use another instance of the same backend. `ops`
 // and the checkpoint are released when all is packed. The store's destructor waits at most for the
 // group being packed. `device` must outlive the store.
 absl::StatusOr<std::unique_ptr<WeightStore>> LoadResidentWeights(

@@ -30,6 +30,16 @@ std::string Contents(const std::filesystem::path& path) {
   return std::string((std::istreambuf_iterator<char>(file)), {});
 }
 
+// Waits until a process that writes its log to this file has logged the text.
+void ExpectLogged(const std::filesystem::path& log, const std::string& text) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (Contents(log).find(text) == std::string::npos &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_THAT(Contents(log), HasSubstr(text));
+}
+
 // Zeros in a twentieth of each large tensor, where no sample of the fingerprint lies.
 void Damage(const std::filesystem::path& safetensors) {
   std::fstream file(safetensors, std::ios::binary | std::ios::in | std::ios::out);
@@ -76,12 +86,7 @@ TEST_F(WeightsHashTest, AWorkerWithZerosInATwentiethOfItsTensorsIsRefusedOnceItH
       WrappedBinary("", "2>" + log));
   ASSERT_TRUE(damaged.ok()) << damaged.status();
   const std::string refused = "the weights that damaged loaded differ from those of unified-0";
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (Contents(log).find(refused) == std::string::npos &&
-         std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  EXPECT_THAT(Contents(log), HasSubstr(refused));
+  ExpectLogged(log, refused);
   const auto status = cluster.client().GetStatus(std::chrono::minutes(1));
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(FindWorker(*status, "damaged"), nullptr);
@@ -99,12 +104,7 @@ TEST_F(WeightsHashTest, AWorkerThatKeepsItsWeightsOtherwiseIsRefusedWithTheFlagT
       WrappedBinary("", "2>" + log));
   ASSERT_TRUE(other.ok()) << other.status();
   const std::string refused = "keep them differently (--weights)";
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (Contents(log).find(refused) == std::string::npos &&
-         std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  EXPECT_THAT(Contents(log), HasSubstr(refused));
+  ExpectLogged(log, refused);
   other->Signal(SIGKILL);
   waitpid(other->pid(), nullptr, 0);
 }
