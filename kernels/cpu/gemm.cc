@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/gemm_int8-inl.h"
+#include "kernels/cpu/gemm_out-inl.h"
 #include "kernels/cpu/gemm_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -85,32 +86,10 @@ void Widen(const std::byte* weights, int64_t num_inputs, float* widened) {
   }
 }
 
-// Adds bias and old value in this order, or writes; only the outputs that exist.
-void StoreSums(const GemmJob& job, int64_t panel, const float* sums) {
-  const F32 d;
-  const int64_t first = panel * kPanelOutputs;
-  const int64_t count = std::min(kPanelOutputs, job.weight.n - first);
-  const bool accumulate = job.output == GemmOutput::kAccumulate;
-  for (int64_t row = 0; row < job.num_rows; ++row) {
-    const float* from = sums + row * kPanelOutputs;
-    float* to = job.out + row * job.out_stride + first;
-    int64_t j = 0;
-    for (; j + kLanes <= count; j += kLanes) {
-      V sum = hn::Load(d, from + j);
-      if (job.bias != nullptr) sum = hn::Add(sum, hn::LoadU(d, job.bias + first + j));
-      if (accumulate) sum = hn::Add(hn::LoadU(d, to + j), sum);
-      hn::StoreU(sum, d, to + j);
-    }
-    for (; j < count; ++j) {
-      float sum = from[j];
-      if (job.bias != nullptr) sum += job.bias[first + j];
-      to[j] = accumulate ? to[j] + sum : sum;
-    }
-  }
-}
+// With more rows than this, widening a block once is cheaper than widening it in each tile.
+constexpr int64_t kWideningRows = kTileGroups == 1 ? kTileRows : 3 * kTileRows;
 
-// With more tiles than this, widening a block once is cheaper than widening it in each tile.
-constexpr int64_t kWideningTiles = 3;
+int64_t TileRows() { return kTileRows; }
 
 // A single tile fetches its own weights from far ahead. Of several, the first two share the block
 // that comes next, so that memory works all the time rather than at the start of each block.
@@ -128,26 +107,17 @@ void SetFetch(const std::byte* block, int64_t tile_index, int64_t num_tiles, Til
   }
 }
 
-// The last pass over a tile writes here soon.
-void FetchOut(const GemmJob& job, int64_t panel, int64_t first_row, int64_t num_rows) {
-  for (int64_t row = first_row; row < first_row + num_rows; ++row) {
-    const float* out = job.out + row * job.out_stride + panel * kPanelOutputs;
-    __builtin_prefetch(out, 1, 3);
-    __builtin_prefetch(out + kPanelOutputs / 2, 1, 3);
-  }
-}
-
 // All rows of the job times one panel.
 template <class W>
 void MultiplyPanel(const GemmJob& job, int64_t panel, GemmScratch& scratch) {
   const int64_t k = job.weight.k;
   const int64_t num_groups = (job.num_rows + kGroupRows - 1) / kGroupRows;
   const int64_t num_tiles = (num_groups + kTileGroups - 1) / kTileGroups;
-  const bool widen = num_tiles > kWideningTiles && W::kWidens;
+  const bool widen = job.num_rows > kWideningRows && W::kWidens;
   const auto& tiles = widen ? kTiles<WidenedWeights> : kTiles<W>;
   const std::byte* weights = job.weight.data + panel * PanelBytes(job.weight.format, k);
 
-  const int64_t block_inputs = InputsPerBlock(job.num_rows, k);
+  const int64_t block_inputs = job.block_inputs;
   for (int64_t input = 0; input < k; input += block_inputs) {
     TileArgs tile;
     tile.num_inputs = std::min(block_inputs, k - input);
@@ -205,12 +175,10 @@ namespace tandem::cpu {
 
 HWY_EXPORT(MultiplyPanels);
 HWY_EXPORT(PackGroup);
+HWY_EXPORT(TileRows);
 
 namespace {
 
-// Packed activations of one block: this much of the L2 cache, where each panel finds them again.
-constexpr int64_t kBlockBytes = int64_t{1} << 20;
-constexpr int64_t kMinBlockRows = 4 * kTileRows;
 // Packing fewer activations than this is quicker than sharing the work.
 constexpr int64_t kParallelPackElements = 32768;
 
@@ -230,23 +198,13 @@ class ActivationBuffer {
   int64_t capacity_ = 0;
 };
 
-// Rows of each block but the last: as even as whole groups allow.
-int64_t RowsPerBlock(int64_t num_rows, int64_t k) {
-  const int64_t fitting =
-      kBlockBytes / static_cast<int64_t>(sizeof(float)) / std::max<int64_t>(k, 1);
-  const int64_t most = std::clamp(fitting, kMinBlockRows, kBlockRows) / kTileRows * kTileRows;
-  const int64_t num_blocks = (num_rows + most - 1) / most;
-  const int64_t rows = (num_rows + num_blocks - 1) / num_blocks;
-  return (rows + kGroupRows - 1) / kGroupRows * kGroupRows;
-}
-
 // The order that GemmJob describes; a single row has it already.
-const float* PackRows(ThreadPool& pool, const TensorView& x, int64_t first_row, int64_t num_rows) {
+const float* PackRows(ThreadPool& pool, const TensorView& x, int64_t first_row, int64_t num_rows,
+                      int64_t block_inputs) {
   const int64_t k = x.shape[1];
   if (num_rows == 1) return x.Row<const float>(first_row);
   thread_local ActivationBuffer buffer;
   float* packed = buffer.Floats(num_rows * k);
-  const int64_t block_inputs = InputsPerBlock(num_rows, k);
   const auto pack = [&](int64_t group, int) {
     const int64_t row = group * kGroupRows;
     for (int64_t input = 0; input < k; input += block_inputs) {
@@ -264,21 +222,10 @@ const float* PackRows(ThreadPool& pool, const TensorView& x, int64_t first_row, 
   return packed;
 }
 
-// Ranges of panels to hand out: so long that a thread's stream of weights is seldom interrupted, so
-// many that a thread which the machine holds up is not waited for, and equally many per thread.
-int64_t NumRanges(const GemmJob& job, int64_t num_panels, int num_threads) {
-  constexpr int64_t kRangeBytes = int64_t{1} << 20;
-  constexpr int64_t kRowsPerStream = 10;  // as many cost as much time as the weights' stream
-  const int64_t panel_bytes = PanelBytes(job.weight.format, job.weight.k);
-  const int64_t cost =
-      num_panels * panel_bytes * std::max(job.num_rows, kRowsPerStream) / kRowsPerStream;
-  const int64_t rounds = std::max<int64_t>(1, cost / kRangeBytes / num_threads);
-  return std::min(rounds * num_threads, num_panels);
-}
-
 void MultiplyBlock(ThreadPool& pool, const GemmJob& job) {
+  constexpr int64_t kRowsPerStream = 10;
   const int64_t num_panels = NumPanels(job.weight.n);
-  const int64_t num_ranges = NumRanges(job, num_panels, pool.num_threads());
+  const int64_t num_ranges = NumRanges(job, pool.num_threads(), kRowsPerStream);
   pool.ParallelFor(num_ranges, [&](int64_t range, int) {
     thread_local GemmScratch scratch;
     HWY_DYNAMIC_DISPATCH(MultiplyPanels)
@@ -291,16 +238,14 @@ void MultiplyBlock(ThreadPool& pool, const GemmJob& job) {
 void Gemm(ThreadPool& pool, const GemmArgs& args) {
   const int64_t num_rows = args.x.rows();
   if (num_rows == 0 || args.weight.n == 0) return;
-  const int64_t block_rows = RowsPerBlock(num_rows, args.weight.k);
+  const int64_t k = args.weight.k;
+  const int64_t tile_rows = HWY_DYNAMIC_DISPATCH(TileRows)();
+  const auto row_bytes = k * static_cast<int64_t>(sizeof(float));
+  const int64_t block_rows = RowsPerBlock(num_rows, row_bytes, kGroupRows);
   for (int64_t row = 0; row < num_rows; row += block_rows) {
-    GemmJob job;
-    job.num_rows = std::min(block_rows, num_rows - row);
-    job.x = PackRows(pool, args.x, row, job.num_rows);
-    job.weight = args.weight;
-    job.bias = static_cast<const float*>(args.bias.data);
-    job.out = args.out.Row<float>(row);
-    job.out_stride = args.out.row_stride;
-    job.output = args.output;
+    GemmJob job{ProductOfRows(args, row, std::min(block_rows, num_rows - row))};
+    job.block_inputs = InputsPerBlock(job.num_rows, tile_rows, k);
+    job.x = PackRows(pool, args.x, row, job.num_rows, job.block_inputs);
     MultiplyBlock(pool, job);
   }
 }

@@ -3,39 +3,27 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cpu/panel.h"
-#include "kernels/op_args.h"
+#include "kernels/cpu/gemm_blocks.h"
 
-// What one thread is handed of a matrix product, and the memory that it works in.
+// What one thread is handed of a matrix product whose activations are floats, and the memory that it works
+// in.
 
 namespace tandem::cpu {
 
-// Rows per group of packed activations, groups per register tile.
+// Rows per group of packed activations.
 inline constexpr int kGroupRows = 4;
-inline constexpr int kTileGroups = 3;
-inline constexpr int kTileRows = kGroupRows * kTileGroups;
-
-// Rows of one block, and inputs of one block when its rows take several tiles: 16 KiB of widened
-// weights and 6 KiB of activations per tile, which fit into L1 together.
-inline constexpr int64_t kBlockRows = 256;
-inline constexpr int64_t kBlockInputs = 128;
-
-// All inputs at once when one tile holds the rows: then nothing is read twice.
-constexpr int64_t InputsPerBlock(int64_t num_rows, int64_t k) {
-  return num_rows <= kTileRows ? k : kBlockInputs;
+// All inputs at once when one tile holds the rows: then nothing is read twice. Else 16 KiB of widened
+// weights and the activations of a tile fit into L1 together.
+constexpr int64_t InputsPerBlock(int64_t num_rows, int64_t tile_rows, int64_t k) {
+  return num_rows <= tile_rows ? k : kBlockInputs;
 }
 
 // A block of activations times all panels of a weight.
-struct GemmJob {
-  // In blocks of InputsPerBlock inputs, of these in groups of kGroupRows rows (the last may have
+struct GemmJob : BlockProduct {
+  // In blocks of block_inputs inputs, of these in groups of kGroupRows rows (the last may have
   // less), each [input][row]: a tile reads one stream.
   const float* x = nullptr;
-  int64_t num_rows = 0;  // 1 to kBlockRows
-  PackedMatrix weight;
-  const float* bias = nullptr;  // [n], or null
-  float* out = nullptr;         // [num_rows, n], rows out_stride apart
-  int64_t out_stride = 0;
-  GemmOutput output = GemmOutput::kOverwrite;
+  int64_t block_inputs = 0;
 };
 
 struct alignas(64) GemmScratch {
@@ -43,7 +31,7 @@ struct alignas(64) GemmScratch {
   float sums[kBlockRows * kPanelOutputs];       // [row][output]
 };
 
-// Up to kTileRows rows times the inputs of one block times one panel.
+// The rows of a tile times the inputs of one block times one panel.
 struct TileArgs {
   const float* x = nullptr;            // the tile's first group
   const std::byte* weights = nullptr;  // the panel at the block's first input

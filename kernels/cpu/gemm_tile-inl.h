@@ -21,6 +21,10 @@ using F32 = hn::CappedTag<float, 16>;
 using V = hn::Vec<F32>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
 constexpr int kTileOutputs = 2 * kLanes;  // two vectors: enough chains, few enough registers
+// So many groups of rows that the sums of a tile fit the registers, of which AVX-512 and NEON have 32 and
+// others 16.
+constexpr int kTileGroups = kLanes == 16 || HWY_ARCH_ARM_A64 ? 3 : 1;
+constexpr int kTileRows = kGroupRows * kTileGroups;
 
 // One rounding on every target, so that all of them give the same bits.
 HWY_INLINE V FusedMulAdd(V a, V b, V sum) {
