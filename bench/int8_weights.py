@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What weights of 8 bits change, beside the same model with its weights as they are stored. Standard library only.
+"""What weights of 8 bits change, without and with embedding and head, beside the same model with its weights as they are stored. Standard library only.
 
   bench/int8_weights.py --speed DIR --quality DIR [--bin build/release/bin] --out bench/results/cpu_int8_weights.json
 
-Speed: `model_bench` with both, turn by turn, medians of the rounds. Quality: log-probabilities of the tokens of this tree's docs, in
-windows that are each one prompt, asked of `tandem up` with `echo`: perplexity, and how often both find the same token most
-probable.
+Speed: `model_bench` with each, turn by turn, medians of the rounds. Quality: log-probabilities of the tokens of this tree's docs, in
+windows that are each one prompt, asked of `tandem up` with `echo`: perplexity, and how often the most probable token is that of the stored
+weights.
 """
 import argparse
 import contextlib
@@ -24,7 +24,7 @@ import urllib.request
 from live_predictions import cpu_name
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-WAYS = ("stored", "int8")
+WAYS = ("stored", "int8", "int8-layers")
 PORT, HTTP_PORT = 18290, 18291
 WINDOW_TOKENS = 1024
 START_SECONDS = 60
@@ -37,7 +37,7 @@ def case_of(row):
 
 
 def speed(options):
-    """Rows of a case each: median tokens per second of both ways, and what a step reads."""
+    """Rows of a case each: median tokens per second of each way, and what a step reads."""
     runs = {way: [] for way in WAYS}
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "run.json"
@@ -110,11 +110,13 @@ def predictions(options, way):
 
 
 def quality(options):
-    stored, int8 = (predictions(options, way) for way in WAYS)
-    perplexity = [math.exp(-statistics.fmean(each[0])) for each in (stored, int8)]
-    return {"model": pathlib.Path(options.quality).name, "tokens": len(stored[0]),
-            "perplexity": dict(zip(WAYS, perplexity)), "change": perplexity[1] / perplexity[0] - 1,
-            "top_1_agreement": statistics.fmean(a == b for a, b in zip(stored[1], int8[1]))}
+    of_way = {way: predictions(options, way) for way in WAYS}
+    perplexity = {way: math.exp(-statistics.fmean(logprobs)) for way, (logprobs, _) in of_way.items()}
+    stored = of_way["stored"][1]
+    return {"model": pathlib.Path(options.quality).name, "tokens": len(stored), "perplexity": perplexity,
+            "change": {way: perplexity[way] / perplexity["stored"] - 1 for way in WAYS},
+            "top_1_agreement": {way: statistics.fmean(a == b for a, b in zip(stored, likeliest))
+                                for way, (_, likeliest) in of_way.items()}}
 
 
 def main():

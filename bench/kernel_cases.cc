@@ -49,16 +49,17 @@ absl::Status AddGemm(KernelArrays& arrays, const PackedMatrix& weight, int64_t r
     ASSIGN_OR_RETURN(args.weight.data, arrays.NextWeight(bytes));
     return arrays.ops().Gemm(arrays.stream(), args);
   };
-  const std::string_view op = weight.format.is_int8() ? "gemm_int8" : "gemm";
-  cases.push_back(
-      {std::string(op), fmt::format("M {} N {} K {}", rows, weight.n, weight.k), Cost(args), call});
+  const std::string op =
+      weight.format.has_codes() ? fmt::format("gemm_{}", Name(weight.format)) : "gemm";
+  cases.push_back({op, fmt::format("M {} N {} K {}", rows, weight.n, weight.k), Cost(args), call});
   return absl::OkStatus();
 }
 
 absl::Status AddGemms(KernelArrays& arrays, Cases& cases) {
   constexpr std::pair<int64_t, int64_t> kShapes[] = {
       {2048, 1024}, {1024, 1024}, {5632, 1024}, {1024, 2816}, {32000, 1024}};
-  for (const WeightFormat format : {WeightFormat(DType::kBF16), WeightFormat::Int8()}) {
+  for (const WeightFormat format :
+       {WeightFormat(DType::kBF16), WeightFormat::Int8(), WeightFormat::F8E4M3()}) {
     for (const auto& [n, k] : kShapes) {
       for (int64_t rows : {1, 4, 8, 12, 16, 64, 512}) {
         if (n == kVocabulary && rows > 64) continue;

@@ -51,9 +51,9 @@ class Ops {
   // computes with floats.
   virtual int64_t PackedBytes(WeightFormat format, int64_t n, int64_t k) const = 0;
   // Packs `sources`, each [n_i, k] row-major, stacked in order: sum(n_i) = dst.n. They are of the type
-  // of dst.format; int8 takes f32, f16 and bf16, all of one type, and quantises them: INVALID_ARGUMENT
-  // where one is infinite or no number. Or it takes codes, i8, with `scales` [dst.n, groups of 32 of k] f32,
-  // finite and not negative, which are rounded to bf16. They may lie on the host, and may be let go once the
+  // of dst.format; codes come with `scales` [dst.n, groups of 32 of k] f32, finite and not negative, which are
+  // rounded to bf16. int8 also takes f32, f16 or bf16, all of one type, and quantises them.
+  // INVALID_ARGUMENT where a float, of 8 bits, too, is infinite or no number. They may lie on the host, and may be let go once the
   // stream has been synchronized.
   absl::Status PackWeight(Stream& stream, const PackedMatrix& dst,
                           std::span<const TensorView> sources, const TensorView& scales = {});

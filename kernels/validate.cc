@@ -16,7 +16,8 @@ namespace {
 
 absl::Status CheckPacked(std::string_view name, const PackedMatrix& matrix) {
   if (!matrix.present()) return InvalidArgument("{} has no data", name);
-  if (!IsFloat(matrix.format.dtype()) || matrix.n <= 0 || matrix.k <= 0) {
+  const bool is_known = IsFloat(matrix.format.dtype()) || matrix.format.has_codes();
+  if (!is_known || matrix.n <= 0 || matrix.k <= 0) {
     return InvalidArgument("{} is {}[{}, {}], must be f32, f16, bf16 or int8 of positive extents",
                            name, Name(matrix.format), matrix.n, matrix.k);
   }
@@ -127,13 +128,13 @@ absl::Status CheckRun(const ConvertKvArgs& a, const KvRun& run, size_t src_bytes
 absl::Status Check(const PackedMatrix& dst, std::span<const TensorView> sources,
                    const TensorView& scales) {
   RETURN_IF_ERROR(CheckPacked("dst", dst));
-  const bool to_int8 = dst.format.is_int8() && !sources.empty();
-  const DType dtype = to_int8 ? sources[0].dtype : dst.format.dtype();
-  if (to_int8 && !IsFloat(dtype) && dtype != DType::kI8) {
+  const bool quantises = dst.format.dtype() == DType::kI8 && !sources.empty();
+  const DType dtype = quantises ? sources[0].dtype : dst.format.dtype();
+  if (quantises && !IsFloat(dtype) && dtype != DType::kI8) {
     return InvalidArgument("sources[0] is {}, must be f32, f16, bf16 or i8", Name(dtype));
   }
-  if (dtype == DType::kI8) {
-    const int64_t groups = (dst.k + kInt8GroupInputs - 1) / kInt8GroupInputs;
+  if (dtype == DType::kI8 || dtype == DType::kF8E4M3) {
+    const int64_t groups = (dst.k + kCodeGroupInputs - 1) / kCodeGroupInputs;
     RETURN_IF_ERROR(CheckTensor("scales", scales, DType::kF32, {dst.n, groups}));
   } else if (scales.present()) {
     return InvalidArgument("scales are there, but sources[0] is {}", Name(dtype));
@@ -199,7 +200,7 @@ absl::Status Check(const GemmArgs& a, ActivationTypeOf activation_type) {
   RETURN_IF_ERROR(CheckPacked("weight", a.weight));
   RETURN_IF_ERROR(CheckActivation("x", a.x, activation_type, {kAny, a.weight.k}));
   const bool as_weight = a.weight.format == WeightFormat(a.x.dtype);
-  if (a.x.dtype != DType::kF32 && !as_weight && !a.weight.format.is_int8()) {
+  if (a.x.dtype != DType::kF32 && !as_weight && !a.weight.format.has_codes()) {
     return InvalidArgument("x is {}, must be f32 or as the weight, {}", Name(a.x.dtype),
                            Name(a.weight.format));
   }

@@ -11,9 +11,9 @@ namespace tandem::validate {
 namespace {
 
 std::string Describe(DType dtype, std::span<const int64_t> shape) {
-  std::string text(Name(dtype));
+  std::string text = std::string(Name(dtype)) + "[";
   for (size_t i = 0; i < shape.size(); ++i) {
-    text += i == 0 ? "[" : ", ";
+    text += i == 0 ? "" : ", ";
     text += shape[i] == kAny ? "*" : fmt::format("{}", shape[i]);
   }
   return text + "]";

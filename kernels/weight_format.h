@@ -8,35 +8,33 @@
 
 namespace tandem {
 
-// How a backend keeps the elements of a packed weight: as floats of one type, or as 8-bit integers in
-// groups that share a scale. A type of its own beside DType, because an element of a group has no size
-// of its own.
-//   int8  w[output, input] = scale[output, input / 32] * code[output, input], code from -127 to 127,
-//         scale = bf16(max |w| of the group / 127), code = the nearest integer to w * (1 / scale),
-//         halves to even. What is computed with is the f32 product of scale and code.
+// How a backend keeps the elements of a packed weight. A type of its own beside DType, because an element of
+// a group has no size of its own.
+//   floats  f32, f16 or bf16
+//   codes   of 8 bits, in groups of inputs that share a scale, a bf16: w[output, input] =
+//           scale[output, input / 32] * code[output, input]. What is computed with is their f32 product.
+//     int8    integers from -128 to 127. Where they are made of floats, scale = bf16(max |w| of the group /
+//             127) and code = the nearest integer to w * (1 / scale), halves to even, from -127 to 127.
+//     f8e4m3  floats of 8 bits, as a checkpoint has them.
 class WeightFormat {
  public:
   // f32, f16 or bf16. Implicit, because every float type is a format.
-  constexpr WeightFormat(DType floats) : dtype_(floats) {}  // NOLINT(google-explicit-constructor)
-  static constexpr WeightFormat Int8() {
-    WeightFormat format(DType::kBF16);
-    format.is_int8_ = true;
-    return format;
-  }
+  constexpr WeightFormat(DType dtype) : dtype_(dtype) {}  // NOLINT(google-explicit-constructor)
+  static constexpr WeightFormat Int8() { return DType::kI8; }
+  static constexpr WeightFormat F8E4M3() { return DType::kF8E4M3; }
 
-  constexpr bool is_int8() const { return is_int8_; }
-  // The type of the floats; of int8 the type of its scales.
+  constexpr bool has_codes() const { return dtype_ == DType::kI8 || dtype_ == DType::kF8E4M3; }
+  // The type of the floats, or of the codes.
   constexpr DType dtype() const { return dtype_; }
 
   friend constexpr bool operator==(WeightFormat, WeightFormat) = default;
 
  private:
   DType dtype_;
-  bool is_int8_ = false;
 };
 
 // Inputs that share a scale; a last group of fewer inputs has one, too.
-inline constexpr int64_t kInt8GroupInputs = 32;
+inline constexpr int64_t kCodeGroupInputs = 32;
 inline constexpr float kMaxInt8Code = 127;
 
 // The bits of the bf16 that is nearest to `value`, which is finite and not negative; halves to even.
@@ -46,15 +44,23 @@ constexpr uint16_t NearestBf16(float value) {
 }
 constexpr float FloatOfBf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
+// What an e4m3 stands for: its sign, exponent and fraction as an f32 are 2^-120 times it. Not for a NaN.
+constexpr float FloatOfF8(uint8_t code) {
+  const uint32_t bits = uint32_t{code & 0x80u} << 24 | uint32_t{code & 0x7fu} << 20;
+  return std::bit_cast<float>(bits) * 0x1p120f;
+}
+constexpr bool IsF8NaN(uint8_t code) { return (code & 0x7f) == 0x7f; }
+
 // Bytes per element, with the share of a scale; no padding is counted.
 constexpr double BytesPerElement(WeightFormat format) {
-  const auto float_bytes = static_cast<double>(SizeOf(format.dtype()));
-  return format.is_int8() ? 1 + float_bytes / kInt8GroupInputs : float_bytes;
+  const auto code_bytes = static_cast<double>(SizeOf(format.dtype()));
+  const auto scale_bytes = static_cast<double>(SizeOf(DType::kBF16));
+  return format.has_codes() ? code_bytes + scale_bytes / kCodeGroupInputs : code_bytes;
 }
 
-// "f32", "f16", "bf16", "int8".
+// "f32", "f16", "bf16", "int8", "f8e4m3".
 constexpr std::string_view Name(WeightFormat format) {
-  return format.is_int8() ? "int8" : Name(format.dtype());
+  return format.dtype() == DType::kI8 ? "int8" : Name(format.dtype());
 }
 
 }  // namespace tandem

@@ -33,26 +33,29 @@ Of one round, per step, beside the ceilings of that round (DRAM read {ceilings['
 
 def int8_weights(result):
     speed, quality = result["speed"], result["quality"]
+    ways = ("int8", "int8-layers")
     rows = []
     for row in speed["rows"]:
-        stored, int8 = row["stored"], row["int8"]
-        rows.append([row["case"], f"{stored['tokens_per_s']:.1f}", f"{int8['tokens_per_s']:.1f}",
-                     f"{int8['tokens_per_s'] / stored['tokens_per_s']:.2f}", f"{stored['bytes_per_step'] / 1e6:.0f}",
-                     f"{int8['bytes_per_step'] / 1e6:.0f}", f"{100 * stored['share_of_dram_read']:.0f}%",
-                     f"{100 * int8['share_of_dram_read']:.0f}%"])
+        stored = row["stored"]["tokens_per_s"]
+        rows.append([row["case"], f"{stored:.1f}"] +
+                    [f"{row[way]['tokens_per_s']:.1f} ({row[way]['tokens_per_s'] / stored:.2f})" for way in ways] +
+                    [f"{100 * row[way]['share_of_dram_read']:.0f}%" for way in ("stored",) + ways])
+    kept = [[way, f"{quality['perplexity'][way]:.3f} ({100 * quality['change'][way]:+.2f}%)",
+             f"{100 * quality['top_1_agreement'][way]:.2f}%"] for way in ("stored",) + ways]
     size, load = speed["weight_bytes"], speed["load_s"]
     return f"""
 ## Weights of 8 bits
 
-{result['cpu']}, {result['cores']} cores, {result['date']}; `--weights int8` ([weights.md](weights.md)) beside bf16 of a model of
-{speed['parameters'] / 1e9:.2f} B parameters, {result['rounds']} rounds in which both ran turn by turn, medians, tokens per second; beside
-the memory's own reads ({speed['dram_read_gbytes_per_s']:.1f} GB/s).
+{result['cpu']}, {result['cores']} cores, {result['date']}; `--weights int8` and `int8-layers` ([weights.md](weights.md)) beside bf16 of a model of
+{speed['parameters'] / 1e9:.2f} B parameters, {result['rounds']} rounds in which all ran turn by turn, medians, tokens per second; in brackets
+beside bf16; then the share of the memory's own reads ({speed['dram_read_gbytes_per_s']:.1f} GB/s).
 
-{table(['case', 'bf16', 'int8', 'ratio', 'MB per step, bf16', 'int8', 'of DRAM read, bf16', 'int8'], rows)}
+{table(['case', 'bf16'] + list(ways) + ['read, bf16'] + list(ways), rows)}
 In memory the weights take {size['int8'] / 1e6:.0f} MB instead of {size['stored'] / 1e6:.0f}; loaded in {load['int8']:.2f} s instead of
-{load['stored']:.2f}. {quality['model']}, {quality['tokens']:,} tokens of these docs: perplexity {quality['perplexity']['stored']:.3f} becomes
-{quality['perplexity']['int8']:.3f} ({100 * quality['change']:+.2f}%), and {100 * quality['top_1_agreement']:.2f}% of the most probable tokens stay the same.
+{load['stored']:.2f}. {quality['model']}, {quality['tokens']:,} tokens of these docs, and how many of the most probable tokens are those
+of bf16:
 
+{table(['weights', 'perplexity', 'same token'], kept)}
 Command: `{result['command']}`
 """
 

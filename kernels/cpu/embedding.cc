@@ -30,19 +30,21 @@ void EmbeddingRow(const PackedMatrix& table, int64_t row, float* HWY_RESTRICT ou
 }
 
 // The same products of code and scale that a matrix product computes with.
-void Int8EmbeddingRow(const PackedMatrix& table, int64_t row, float* HWY_RESTRICT out) {
+void CodedEmbeddingRow(const PackedMatrix& table, int64_t row, float* HWY_RESTRICT out) {
   const int64_t lane = row % kPanelOutputs;
   const std::byte* group = table.data + row / kPanelOutputs * PanelBytes(table.format, table.k);
-  for (int64_t first = 0; first < table.k; first += kInt8GroupInputs) {
+  for (int64_t first = 0; first < table.k; first += kCodeGroupInputs) {
     uint16_t bits;
     std::memcpy(&bits, group + lane * static_cast<int64_t>(sizeof(bits)), sizeof(bits));
     const float scale = FloatOfBf16(bits);
-    const int64_t count = HWY_MIN(kInt8GroupInputs, table.k - first);
+    const int64_t count = HWY_MIN(kCodeGroupInputs, table.k - first);
     for (int64_t i = 0; i < count; ++i) {
-      const auto code = static_cast<int8_t>(group[kInt8CodesOffset + i * kPanelOutputs + lane]);
-      out[first + i] = static_cast<float>(code) * scale;
+      const auto code = static_cast<uint8_t>(group[CodeIndex(lane, i)]);
+      const bool is_f8 = table.format.dtype() == DType::kF8E4M3;
+      out[first + i] =
+          (is_f8 ? FloatOfF8(code) : static_cast<float>(static_cast<int8_t>(code))) * scale;
     }
-    group += kInt8GroupBytes;
+    group += kCodeGroupBytes;
   }
 }
 
@@ -50,8 +52,8 @@ void EmbeddingRows(const EmbeddingArgs& args, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
     const int64_t row = args.token_ids[static_cast<size_t>(t)];
     auto* out = args.out.Row<float>(t);
-    if (args.table.format.is_int8()) {
-      Int8EmbeddingRow(args.table, row, out);
+    if (args.table.format.has_codes()) {
+      CodedEmbeddingRow(args.table, row, out);
     } else if (args.table.format.dtype() == DType::kBF16) {
       EmbeddingRow<hwy::bfloat16_t>(args.table, row, out);
     } else if (args.table.format.dtype() == DType::kF16) {

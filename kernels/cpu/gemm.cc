@@ -10,7 +10,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/gemm.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "kernels/cpu/gemm_int8-inl.h"
+#include "kernels/cpu/gemm_codes-inl.h"
 #include "kernels/cpu/gemm_out-inl.h"
 #include "kernels/cpu/gemm_tile-inl.h"
 
@@ -23,8 +23,8 @@ using TileFunction = void (*)(const TileArgs&);
 template <class W, int... kRowsLessOne>
 constexpr std::array<TileFunction, kTileRows> MakeTiles(
     std::integer_sequence<int, kRowsLessOne...>) {
-  if constexpr (W::kIsInt8) {
-    return {&Int8Tile<kRowsLessOne + 1>...};
+  if constexpr (W::kHasCodes) {
+    return {&CodesTile<W, kRowsLessOne + 1>...};
   } else {
     return {&Tile<W, kRowsLessOne + 1>...};
   }
@@ -87,9 +87,7 @@ void Widen(const std::byte* weights, int64_t num_inputs, float* widened) {
 }
 
 // With more rows than this, widening a block once is cheaper than widening it in each tile.
-constexpr int64_t kWideningRows = kTileGroups == 1 ? kTileRows : 3 * kTileRows;
-
-int64_t TileRows() { return kTileRows; }
+constexpr int64_t kWideningRows = kHasManyRegisters ? 3 * kTileRows : kTileRows;
 
 // A single tile fetches its own weights from far ahead. Of several, the first two share the block
 // that comes next, so that memory works all the time rather than at the start of each block.
@@ -112,12 +110,13 @@ template <class W>
 void MultiplyPanel(const GemmJob& job, int64_t panel, GemmScratch& scratch) {
   const int64_t k = job.weight.k;
   const int64_t num_groups = (job.num_rows + kGroupRows - 1) / kGroupRows;
-  const int64_t num_tiles = (num_groups + kTileGroups - 1) / kTileGroups;
+  const int64_t tile_groups = TileGroups(job.num_rows);
+  const int64_t num_tiles = (num_groups + tile_groups - 1) / tile_groups;
   const bool widen = job.num_rows > kWideningRows && W::kWidens;
   const auto& tiles = widen ? kTiles<WidenedWeights> : kTiles<W>;
   const std::byte* weights = job.weight.data + panel * PanelBytes(job.weight.format, k);
 
-  const int64_t block_inputs = job.block_inputs;
+  const int64_t block_inputs = InputsPerBlock(job.num_rows, k);
   for (int64_t input = 0; input < k; input += block_inputs) {
     TileArgs tile;
     tile.num_inputs = std::min(block_inputs, k - input);
@@ -125,8 +124,8 @@ void MultiplyPanel(const GemmJob& job, int64_t panel, GemmScratch& scratch) {
     const std::byte* block = weights + input * W::kInputBytes;
     tile.weights = block;
     if (widen) {
-      if constexpr (W::kIsInt8) {
-        WidenInt8(block, tile.num_inputs, scratch.weights);
+      if constexpr (W::kHasCodes) {
+        WidenCodes<W>(block, tile.num_inputs, scratch.weights);
       } else {
         Widen<W>(block, tile.num_inputs, scratch.weights);
       }
@@ -149,11 +148,13 @@ void MultiplyPanel(const GemmJob& job, int64_t panel, GemmScratch& scratch) {
 void MultiplyPanels(const GemmJob& job, int64_t first_panel, int64_t end_panel,
                     GemmScratch& scratch) {
   for (int64_t panel = first_panel; panel < end_panel; ++panel) {
-    if (job.weight.format.is_int8()) {
-      MultiplyPanel<Int8Weights>(job, panel, scratch);
-      continue;
-    }
     switch (job.weight.format.dtype()) {
+      case DType::kI8:
+        MultiplyPanel<Int8Weights>(job, panel, scratch);
+        break;
+      case DType::kF8E4M3:
+        MultiplyPanel<F8Weights>(job, panel, scratch);
+        break;
       case DType::kBF16:
         MultiplyPanel<BF16Weights>(job, panel, scratch);
         break;
@@ -175,7 +176,6 @@ namespace tandem::cpu {
 
 HWY_EXPORT(MultiplyPanels);
 HWY_EXPORT(PackGroup);
-HWY_EXPORT(TileRows);
 
 namespace {
 
@@ -199,10 +199,10 @@ class ActivationBuffer {
 };
 
 // The order that GemmJob describes; a single row has it already.
-const float* PackRows(ThreadPool& pool, const TensorView& x, int64_t first_row, int64_t num_rows,
-                      int64_t block_inputs) {
+const float* PackRows(ThreadPool& pool, const TensorView& x, int64_t first_row, int64_t num_rows) {
   const int64_t k = x.shape[1];
   if (num_rows == 1) return x.Row<const float>(first_row);
+  const int64_t block_inputs = InputsPerBlock(num_rows, k);
   thread_local ActivationBuffer buffer;
   float* packed = buffer.Floats(num_rows * k);
   const auto pack = [&](int64_t group, int) {
@@ -238,14 +238,11 @@ void MultiplyBlock(ThreadPool& pool, const GemmJob& job) {
 void Gemm(ThreadPool& pool, const GemmArgs& args) {
   const int64_t num_rows = args.x.rows();
   if (num_rows == 0 || args.weight.n == 0) return;
-  const int64_t k = args.weight.k;
-  const int64_t tile_rows = HWY_DYNAMIC_DISPATCH(TileRows)();
-  const auto row_bytes = k * static_cast<int64_t>(sizeof(float));
+  const auto row_bytes = args.weight.k * static_cast<int64_t>(sizeof(float));
   const int64_t block_rows = RowsPerBlock(num_rows, row_bytes, kGroupRows);
   for (int64_t row = 0; row < num_rows; row += block_rows) {
     GemmJob job{ProductOfRows(args, row, std::min(block_rows, num_rows - row))};
-    job.block_inputs = InputsPerBlock(job.num_rows, tile_rows, k);
-    job.x = PackRows(pool, args.x, row, job.num_rows, job.block_inputs);
+    job.x = PackRows(pool, args.x, row, job.num_rows);
     MultiplyBlock(pool, job);
   }
 }

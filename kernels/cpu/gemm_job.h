@@ -10,20 +10,22 @@
 
 namespace tandem::cpu {
 
-// Rows per group of packed activations.
+// Rows per group of packed activations, groups per register tile at most.
 inline constexpr int kGroupRows = 4;
-// All inputs at once when one tile holds the rows: then nothing is read twice. Else 16 KiB of widened
-// weights and the activations of a tile fit into L1 together.
-constexpr int64_t InputsPerBlock(int64_t num_rows, int64_t tile_rows, int64_t k) {
-  return num_rows <= tile_rows ? k : kBlockInputs;
+inline constexpr int kTileGroups = 3;
+inline constexpr int kTileRows = kGroupRows * kTileGroups;
+
+// All inputs at once for few rows: nothing is read twice. Else a block's weights stay in L1 from vector to vector
+// of a tile and from tile to tile: 16 KiB of widened ones and 6 KiB of activations per tile.
+constexpr int64_t InputsPerBlock(int64_t num_rows, int64_t k) {
+  return num_rows <= kGroupRows ? k : kBlockInputs;
 }
 
 // A block of activations times all panels of a weight.
 struct GemmJob : BlockProduct {
-  // In blocks of block_inputs inputs, of these in groups of kGroupRows rows (the last may have
+  // In blocks of InputsPerBlock inputs, of these in groups of kGroupRows rows (the last may have
   // less), each [input][row]: a tile reads one stream.
   const float* x = nullptr;
-  int64_t block_inputs = 0;
 };
 
 struct alignas(64) GemmScratch {
@@ -31,7 +33,7 @@ struct alignas(64) GemmScratch {
   float sums[kBlockRows * kPanelOutputs];       // [row][output]
 };
 
-// The rows of a tile times the inputs of one block times one panel.
+// Up to kTileRows rows times the inputs of one block times one panel.
 struct TileArgs {
   const float* x = nullptr;            // the tile's first group
   const std::byte* weights = nullptr;  // the panel at the block's first input

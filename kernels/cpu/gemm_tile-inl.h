@@ -20,11 +20,17 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F32 = hn::CappedTag<float, 16>;
 using V = hn::Vec<F32>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
-constexpr int kTileOutputs = 2 * kLanes;  // two vectors: enough chains, few enough registers
-// So many groups of rows that the sums of a tile fit the registers, of which AVX-512 and NEON have 32 and
-// others 16.
-constexpr int kTileGroups = kLanes == 16 || HWY_ARCH_ARM_A64 ? 3 : 1;
-constexpr int kTileRows = kGroupRows * kTileGroups;
+// AVX-512 and NEON have 32 registers for vectors, others 16.
+constexpr bool kHasManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
+
+// Vectors of outputs of a tile of so many rows: enough chains of additions, and sums that fit the registers.
+constexpr int TileVectors(int rows) { return kHasManyRegisters || rows <= kGroupRows ? 2 : 1; }
+
+// Groups of rows of a tile, where one tile holds all rows or several do. Where registers are few, two vectors,
+// which share the loads of activations, are worth more than many rows, once weights are read again and again.
+constexpr int64_t TileGroups(int64_t num_rows) {
+  return kHasManyRegisters || num_rows <= kTileRows ? kTileGroups : 1;
+}
 
 // One rounding on every target, so that all of them give the same bits.
 HWY_INLINE V FusedMulAdd(V a, V b, V sum) {
@@ -43,7 +49,7 @@ HWY_INLINE V FusedMulAdd(V a, V b, V sum) {
 // What is common to weights that are floats of kElementBytes.
 template <int64_t kElementBytes>
 struct FloatWeights {
-  static constexpr bool kIsInt8 = false;
+  static constexpr bool kHasCodes = false;
   static constexpr bool kStreamed = true;
   static constexpr bool kWidens = kElementBytes < 4;
   static constexpr int64_t kBytes = kElementBytes;
@@ -113,59 +119,77 @@ constexpr int RowsOfGroup(int rows, int group) {
   return std::clamp(rows - group * kGroupRows, 0, kGroupRows);
 }
 
-// sums[row][j] += x[row][input] * (w0, w1), for the two vectors of the tile.
-template <int kRows>
-HWY_INLINE void AddInput(const float* const (&groups)[kTileGroups], int64_t input, V w0, V w1,
-                         V (&sums)[kRows][2]) {
+// sums[row][v] += x[row][input] * weights[v], for the vectors of the tile.
+template <int kRows, int kVectors>
+HWY_INLINE void AddInput(const float* const (&groups)[kTileGroups], int64_t input,
+                         const V (&weights)[kVectors], V (&sums)[kRows][kVectors]) {
   HWY_UNROLL(12)
   for (int row = 0; row < kRows; ++row) {
     const int group = row / kGroupRows;
     const int width = RowsOfGroup(kRows, group);
     const V x = hn::Set(F32(), groups[group][input * width + row % kGroupRows]);
-    sums[row][0] = FusedMulAdd(x, w0, sums[row][0]);
-    sums[row][1] = FusedMulAdd(x, w1, sums[row][1]);
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) sums[row][v] = FusedMulAdd(x, weights[v], sums[row][v]);
+  }
+}
+
+// The sums of kVectors vectors of outputs, from the output `output` on.
+template <int kRows, int kVectors>
+HWY_INLINE void LoadSums(const TileArgs& args, int output, V (&sums)[kRows][kVectors]) {
+  HWY_UNROLL(12)
+  for (int row = 0; row < kRows; ++row) {
+    const float* at = args.sums + row * kPanelOutputs + output;
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) {
+      sums[row][v] = args.first ? hn::Zero(F32()) : hn::Load(F32(), at + v * kLanes);
+    }
+  }
+}
+
+template <int kRows, int kVectors>
+HWY_INLINE void StoreTileSums(const TileArgs& args, int output, const V (&sums)[kRows][kVectors]) {
+  HWY_UNROLL(12)
+  for (int row = 0; row < kRows; ++row) {
+    float* at = args.sums + row * kPanelOutputs + output;
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) hn::Store(sums[row][v], F32(), at + v * kLanes);
   }
 }
 
 // Each sum is one chain of fused multiply-adds in the order of the inputs, whatever the tile.
 template <class W, int kRows>
 void Tile(const TileArgs& args) {
+  constexpr int kVectors = TileVectors(kRows);
   const float* groups[kTileGroups];
   for (int g = 0; g < kTileGroups; ++g) {
     groups[g] = args.x + g * kGroupRows * args.num_inputs;
   }
-  for (int output = 0; output < kPanelOutputs; output += kTileOutputs) {
+  for (int output = 0; output < kPanelOutputs; output += kVectors * kLanes) {
     const std::byte* w = args.weights + output * W::kOutputStride;
     const std::byte* fetch = args.fetch;
-    V sums[kRows][2];
-    HWY_UNROLL(12)
-    for (int row = 0; row < kRows; ++row) {
-      float* at = args.sums + row * kPanelOutputs + output;
-      sums[row][0] = args.first ? hn::Zero(F32()) : hn::Load(F32(), at);
-      sums[row][1] = args.first ? hn::Zero(F32()) : hn::Load(F32(), at + kLanes);
-    }
+    V sums[kRows][kVectors];
+    LoadSums(args, output, sums);
     int64_t input = 0;
     for (; input + 2 <= args.num_inputs; input += 2) {
-      V even0, odd0, even1, odd1;
-      W::LoadPair(w, even0, odd0);
-      W::LoadPair(w + kLanes * W::kOutputStride, even1, odd1);
+      V even[kVectors], odd[kVectors];
+      HWY_UNROLL(4)
+      for (int v = 0; v < kVectors; ++v) {
+        W::LoadPair(w + v * kLanes * W::kOutputStride, even[v], odd[v]);
+      }
       FetchAhead<W>(w, fetch, args.fetch_step);
-      AddInput<kRows>(groups, input, even0, even1, sums);
-      AddInput<kRows>(groups, input + 1, odd0, odd1, sums);
+      AddInput(groups, input, even, sums);
+      AddInput(groups, input + 1, odd, sums);
       w += 2 * kPanelOutputs * W::kBytes;
       fetch += args.fetch_step;
     }
     if (input < args.num_inputs) {
-      const V w0 = W::LoadOne(w);
-      const V w1 = W::LoadOne(w + kLanes * W::kOutputStride);
-      AddInput<kRows>(groups, input, w0, w1, sums);
+      V weights[kVectors];
+      for (int v = 0; v < kVectors; ++v) {
+        weights[v] = W::LoadOne(w + v * kLanes * W::kOutputStride);
+      }
+      AddInput(groups, input, weights, sums);
     }
-    HWY_UNROLL(12)
-    for (int row = 0; row < kRows; ++row) {
-      float* at = args.sums + row * kPanelOutputs + output;
-      hn::Store(sums[row][0], F32(), at);
-      hn::Store(sums[row][1], F32(), at + kLanes);
-    }
+    StoreTileSums(args, output, sums);
   }
 }
 

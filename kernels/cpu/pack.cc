@@ -139,25 +139,33 @@ std::vector<const std::byte*> RowAddresses(std::span<const TensorView> sources) 
   return rows;
 }
 
-// One panel of int8 from rows of codes, whose scales begin with those of `first_row`. What is beyond the
-// matrix is zero, which the memory need not be.
-void PackCodes(const PanelRows& rows, int64_t first_row, const TensorView& scales, int64_t k,
-               std::byte* dst) {
-  std::memset(dst, 0, static_cast<size_t>(PanelBytes(WeightFormat::Int8(), k)));
+// One panel from rows of codes, whose scales begin with those of `first_row`. What is beyond the matrix is
+// zero, which the memory need not be. Returns the first row with a code that is no number, or kPanelOutputs.
+int64_t PackCodes(const PanelRows& rows, int64_t first_row, const TensorView& scales,
+                  const PackedMatrix& matrix, std::byte* dst) {
+  const int64_t k = matrix.k;
+  std::memset(dst, 0, static_cast<size_t>(PanelBytes(matrix.format, k)));
+  const bool is_f8 = matrix.format.dtype() == DType::kF8E4M3;
   const int64_t num_rows = std::min(kPanelOutputs, scales.rows() - first_row);
+  int64_t first_not_a_number = kPanelOutputs;
   for (int64_t row = 0; row < num_rows; ++row) {
     const float* of_row = scales.Row<const float>(first_row + row);
-    for (int64_t group = 0; group < NumInt8Groups(k); ++group) {
-      std::byte* to = dst + group * kInt8GroupBytes;
+    for (int64_t group = 0; group < NumCodeGroups(k); ++group) {
+      std::byte* to = dst + group * kCodeGroupBytes;
       const uint16_t scale = NearestBf16(of_row[group]);
       std::memcpy(to + row * static_cast<int64_t>(sizeof(scale)), &scale, sizeof(scale));
-      const int64_t input = group * kInt8GroupInputs;
-      const int64_t count = std::min(kInt8GroupInputs, k - input);
+      const int64_t input = group * kCodeGroupInputs;
+      const int64_t count = std::min(kCodeGroupInputs, k - input);
       for (int64_t i = 0; i < count; ++i) {
-        to[kInt8CodesOffset + i * kPanelOutputs + row] = rows[row][input + i];
+        const std::byte code = rows[row][input + i];
+        to[CodeIndex(row, i)] = code;
+        if (is_f8 && IsF8NaN(static_cast<uint8_t>(code))) {
+          first_not_a_number = std::min(first_not_a_number, row);
+        }
       }
     }
   }
+  return first_not_a_number;
 }
 
 }  // namespace
@@ -179,22 +187,20 @@ absl::Status PackWeight(ThreadPool& pool, const PackedMatrix& dst,
       PanelRows panel_rows;
       std::copy_n(rows.begin() + panel * kPanelOutputs, kPanelOutputs, panel_rows.begin());
       std::byte* to = dst.data + panel * PanelBytes(dst.format, dst.k);
-      if (!dst.format.is_int8()) {
+      if (!dst.format.has_codes()) {
         HWY_DYNAMIC_DISPATCH(PackPanel)(panel_rows, dtype, dst.k, to);
         continue;
       }
-      if (dtype == DType::kI8) {
-        PackCodes(panel_rows, panel * kPanelOutputs, scales, dst.k, to);
-        continue;
-      }
-      const int64_t row = QuantisePanel(panel_rows, dtype, dst.k, to);
+      const int64_t row = scales.present()
+                              ? PackCodes(panel_rows, panel * kPanelOutputs, scales, dst, to)
+                              : QuantisePanel(panel_rows, dtype, dst.k, to);
       if (row < kPanelOutputs) not_finite = panel * kPanelOutputs + row;
     }
   });
   if (not_finite == dst.n) return absl::OkStatus();
   return InvalidArgument(
-      "row {} of the weight has a value that is infinite or no number: int8 has no code for it",
-      not_finite.load());
+      "row {} of the weight has a value that is infinite or no number: {} cannot keep it",
+      not_finite.load(), Name(dst.format));
 }
 
 }  // namespace tandem::cpu

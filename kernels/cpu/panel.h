@@ -12,7 +12,7 @@
 // output is one vector lane; a panel is read from front to back while k rises.
 //   bf16      [n/32][k/2][32][2]  a pair of k in one 32-bit lane: widening is one shift, one mask
 //   f16, f32  [n/32][k][32]
-//   int8      [n/32][k/32] groups of 1088 bytes: 32 scales of bf16, then codes [32 inputs][32 outputs]
+//   codes     [n/32][k/32] groups of 1088 bytes: 32 scales of bf16, then codes [32 inputs][32 outputs]
 // n and k are padded with zeros to whole panels, pairs and groups. One order serves every number of
 // rows.
 
@@ -31,14 +31,19 @@ constexpr int64_t PanelElements(DType dtype, int64_t k) {
   return PaddedK(dtype, k) * kPanelOutputs;
 }
 
-// Of a group of int8: its scales, one per output, and where its codes begin.
-inline constexpr int64_t kInt8CodesOffset = kPanelOutputs * SizeOf(DType::kBF16);
-inline constexpr int64_t kInt8GroupBytes = kInt8CodesOffset + kInt8GroupInputs * kPanelOutputs;
+// Of a group of codes: its scales, one per output, and where its codes begin.
+inline constexpr int64_t kCodesOffset = kPanelOutputs * SizeOf(DType::kBF16);
+inline constexpr int64_t kCodeGroupBytes = kCodesOffset + kCodeGroupInputs * kPanelOutputs;
 
-constexpr int64_t NumInt8Groups(int64_t k) { return (k + kInt8GroupInputs - 1) / kInt8GroupInputs; }
+// Where the code of [output, input] of a group lies, in bytes from the group's start.
+constexpr int64_t CodeIndex(int64_t output, int64_t input) {
+  return kCodesOffset + input * kPanelOutputs + output;
+}
+
+constexpr int64_t NumCodeGroups(int64_t k) { return (k + kCodeGroupInputs - 1) / kCodeGroupInputs; }
 
 constexpr int64_t PanelBytes(WeightFormat format, int64_t k) {
-  if (format.is_int8()) return NumInt8Groups(k) * kInt8GroupBytes;
+  if (format.has_codes()) return NumCodeGroups(k) * kCodeGroupBytes;
   return PanelElements(format.dtype(), k) * SizeOf(format.dtype());
 }
 

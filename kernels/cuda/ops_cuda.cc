@@ -43,7 +43,7 @@ size_t CudaOps::PlanBytes() const {
 
 // Row-major [n, k], as the checkpoint has it: what cuBLASLt and the other readers take.
 int64_t CudaOps::PackedBytes(WeightFormat format, int64_t n, int64_t k) const {
-  return format.is_int8() ? 0 : n * k * SizeOf(format.dtype());
+  return format.has_codes() ? 0 : n * k * SizeOf(format.dtype());
 }
 
 LaunchTarget CudaOps::On(const CudaStream& stream) const {
@@ -54,8 +54,9 @@ LaunchTarget CudaOps::On(const CudaStream& stream) const {
 
 absl::Status CudaOps::DoPackWeight(Stream& stream, const PackedMatrix& dst,
                                    std::span<const TensorView> sources, const TensorView&) {
-  if (dst.format.is_int8())
-    return Unimplemented("pack_weight: a GPU computes with no weights in int8");
+  if (dst.format.has_codes()) {
+    return Unimplemented("pack_weight: a GPU computes with no weights in {}", Name(dst.format));
+  }
   std::byte* to = dst.data;
   for (const TensorView& source : sources) {
     const auto row_bytes = static_cast<size_t>(dst.k * SizeOf(dst.format.dtype()));

@@ -101,7 +101,8 @@ std::vector<std::string> Checkpoint::Names() const {
 DType Checkpoint::PrevalentDType() const {
   std::map<DType, size_t> bytes;
   for (const auto& [name, tensor] : tensors_) {
-    if (tensor.dtype != DType::kI8) bytes[tensor.dtype] += tensor.bytes.size();
+    const bool is_code = tensor.dtype == DType::kI8 || tensor.dtype == DType::kF8E4M3;
+    if (!is_code) bytes[tensor.dtype] += tensor.bytes.size();
   }
   const auto most = std::max_element(
       bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });

@@ -340,7 +340,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json) {
   ModelConfig config;
   config.model_type = std::string(family->model_type);
   RETURN_IF_ERROR(RefuseUnsupported(fields));
-  ASSIGN_OR_RETURN(config.int8_weights, HasInt8Weights(fields));
+  ASSIGN_OR_RETURN(config.quantized_weights, ReadQuantization(fields));
   RETURN_IF_ERROR(ReadSizes(fields, *family, config));
   RETURN_IF_ERROR(ReadBiases(fields, *family, config));
   RETURN_IF_ERROR(ReadRope(fields, config));

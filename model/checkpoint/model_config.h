@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
 #include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/quantization_config.h"
 
 namespace tandem {
 
@@ -42,7 +44,7 @@ struct ModelConfig {
   bool output_bias = false;    // attention_bias of Llama
   bool qk_norm = false;        // Qwen3
   bool tie_word_embeddings = false;
-  bool int8_weights = false;  // of linear layers, as quantization_config says
+  std::optional<QuantizedWeights> quantized_weights;  // as quantization_config says
   // torch_dtype, which activations and KV follow; weights are kept in each tensor's own dtype.
   // Without torch_dtype bf16, until AdoptDType replaces it.
   DType dtype = DType::kBF16;

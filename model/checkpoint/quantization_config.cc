@@ -12,7 +12,9 @@ using Json = nlohmann::json;
 
 constexpr char kField[] = "quantization_config";
 constexpr char kRead[] =
-    "this build reads compressed-tensors of the format int-quantized, with symmetric 8-bit weights";
+    "this build reads compressed-tensors of the formats int-quantized and float-quantized, with "
+    "symmetric "
+    "8-bit weights, and fp8 in e4m3";
 
 absl::Status Refused(const FieldReader& fields, std::string_view name) {
   const Json* value = fields.Find(name);
@@ -36,42 +38,59 @@ absl::StatusOr<const Json*> Object(const FieldReader& fields, std::string_view n
   return value;
 }
 
-// How the weights of a group of layers are kept.
-absl::Status CheckWeights(const FieldReader& weights) {
-  RETURN_IF_ERROR(MustBe(weights, "num_bits", 8));
-  RETURN_IF_ERROR(MustBe(weights, "type", "int"));
-  RETURN_IF_ERROR(MustBe(weights, "symmetric", true));
-  RETURN_IF_ERROR(MustBeAbsent(weights, "actorder"));
-  ASSIGN_OR_RETURN(const std::string strategy, weights.String("strategy"));
-  const bool is_read = strategy == "channel" || strategy == "tensor" || strategy == "group";
-  return is_read ? absl::OkStatus() : Refused(weights, "strategy");
+// The outputs and inputs that share a scale: [outputs, inputs].
+absl::Status ReadBlock(const FieldReader& fields, std::string_view name,
+                       QuantizedWeights& weights) {
+  const Json* block = fields.Find(name);
+  const auto is_side = [](const Json& side) {
+    return side.is_number_unsigned() && side >= 1 && side <= 65536;
+  };
+  if (block == nullptr || !block->is_array() || block->size() != 2 || !is_side((*block)[0]) ||
+      !is_side((*block)[1])) {
+    return Refused(fields, name);
+  }
+  weights.block_outputs = (*block)[0];
+  weights.block_inputs = (*block)[1];
+  return absl::OkStatus();
 }
 
-// Scales of activations that are known beforehand would be tensors of the checkpoint.
-absl::Status CheckActivations(const FieldReader& group) {
+// How the weights of a group of layers are kept.
+absl::Status ReadWeights(const FieldReader& fields, QuantizedWeights& weights) {
+  RETURN_IF_ERROR(MustBe(fields, "num_bits", 8));
+  RETURN_IF_ERROR(MustBe(fields, "type", weights.dtype == DType::kI8 ? "int" : "float"));
+  RETURN_IF_ERROR(MustBe(fields, "symmetric", true));
+  RETURN_IF_ERROR(MustBeAbsent(fields, "actorder"));
+  ASSIGN_OR_RETURN(const std::string strategy, fields.String("strategy"));
+  if (strategy == "block") return ReadBlock(fields, "block_structure", weights);
+  const bool is_read = strategy == "channel" || strategy == "tensor" || strategy == "group";
+  return is_read ? absl::OkStatus() : Refused(fields, "strategy");
+}
+
+// Scales of activations that are known beforehand are tensors of the checkpoint; of integers there would be
+// zero points, too.
+absl::Status ReadActivations(const FieldReader& group, QuantizedWeights& weights) {
   RETURN_IF_ERROR(MustBeAbsent(group, "output_activations"));
   if (!group.Has("input_activations")) return absl::OkStatus();
   ASSIGN_OR_RETURN(const Json* activations, Object(group, "input_activations"));
   const FieldReader fields(*activations, group.Path("input_activations") + ".");
-  return MustBe(fields, "dynamic", true);
+  if (weights.dtype == DType::kI8) return MustBe(fields, "dynamic", true);
+  ASSIGN_OR_RETURN(const bool is_dynamic, fields.BoolOr("dynamic", false));
+  weights.has_input_scales = !is_dynamic;
+  return absl::OkStatus();
 }
 
-absl::Status CheckGroup(const FieldReader& group) {
+absl::Status ReadGroup(const FieldReader& group, QuantizedWeights& weights) {
   RETURN_IF_ERROR(MustBe(group, "targets", Json::array({"Linear"})));
-  RETURN_IF_ERROR(CheckActivations(group));
-  ASSIGN_OR_RETURN(const Json* weights, Object(group, "weights"));
-  return CheckWeights(FieldReader(*weights, group.Path("weights") + "."));
+  RETURN_IF_ERROR(ReadActivations(group, weights));
+  ASSIGN_OR_RETURN(const Json* of_weights, Object(group, "weights"));
+  return ReadWeights(FieldReader(*of_weights, group.Path("weights") + "."), weights);
 }
 
-}  // namespace
-
-absl::StatusOr<bool> HasInt8Weights(const FieldReader& config) {
-  RETURN_IF_ERROR(MustBeAbsent(config, "compression_config"));
-  if (!config.Has(kField)) return false;
-  ASSIGN_OR_RETURN(const Json* object, Object(config, kField));
-  const FieldReader fields(*object, std::string(kField) + ".");
-  RETURN_IF_ERROR(MustBe(fields, "quant_method", "compressed-tensors"));
-  RETURN_IF_ERROR(MustBe(fields, "format", "int-quantized"));
+absl::StatusOr<QuantizedWeights> ReadCompressedTensors(const FieldReader& fields) {
+  ASSIGN_OR_RETURN(const std::string format, fields.String("format"));
+  if (format != "int-quantized" && format != "float-quantized") return Refused(fields, "format");
+  QuantizedWeights weights;
+  weights.dtype = format == "int-quantized" ? DType::kI8 : DType::kF8E4M3;
   RETURN_IF_ERROR(MustBeAbsent(fields, "kv_cache_scheme"));
   if (const Json* sparsity = fields.Find("sparsity_config"); sparsity != nullptr) {
     if (!sparsity->empty()) return Refused(fields, "sparsity_config");
@@ -79,8 +98,37 @@ absl::StatusOr<bool> HasInt8Weights(const FieldReader& config) {
   ASSIGN_OR_RETURN(const Json* groups, Object(fields, "config_groups"));
   if (groups->size() != 1 || !groups->front().is_object()) return Refused(fields, "config_groups");
   const std::string path = fields.Path("config_groups") + "." + groups->begin().key() + ".";
-  RETURN_IF_ERROR(CheckGroup(FieldReader(groups->front(), path)));
-  return true;
+  RETURN_IF_ERROR(ReadGroup(FieldReader(groups->front(), path), weights));
+  return weights;
+}
+
+// As Qwen and DeepSeek publish their checkpoints: a scale per block, whose tensor is named the inverse of what
+// a weight was multiplied with when it was rounded; or, without blocks, one per tensor.
+absl::StatusOr<QuantizedWeights> ReadFp8(const FieldReader& fields) {
+  QuantizedWeights weights;
+  weights.dtype = DType::kF8E4M3;
+  if (fields.Has("fmt")) RETURN_IF_ERROR(MustBe(fields, "fmt", "e4m3"));
+  ASSIGN_OR_RETURN(const std::string scheme, fields.StringOr("activation_scheme", "dynamic"));
+  if (scheme != "dynamic" && scheme != "static") return Refused(fields, "activation_scheme");
+  weights.has_input_scales = scheme == "static";
+  if (fields.Has("weight_block_size")) {
+    weights.scale_suffix = "_scale_inv";
+    RETURN_IF_ERROR(ReadBlock(fields, "weight_block_size", weights));
+  }
+  return weights;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<QuantizedWeights>> ReadQuantization(const FieldReader& config) {
+  RETURN_IF_ERROR(MustBeAbsent(config, "compression_config"));
+  if (!config.Has(kField)) return std::nullopt;
+  ASSIGN_OR_RETURN(const Json* object, Object(config, kField));
+  const FieldReader fields(*object, std::string(kField) + ".");
+  ASSIGN_OR_RETURN(const std::string method, fields.String("quant_method"));
+  if (method == "compressed-tensors") return ReadCompressedTensors(fields);
+  if (method == "fp8") return ReadFp8(fields);
+  return Refused(fields, "quant_method");
 }
 
 }  // namespace tandem

@@ -46,7 +46,8 @@ absl::StatusOr<DType> ParseDType(const FieldReader& fields) {
   if (name == "F16") return DType::kF16;
   if (name == "F32") return DType::kF32;
   if (name == "I8") return DType::kI8;
-  return Unimplemented("dtype {}: this build reads BF16, F16, F32 and I8", Quoted(name));
+  if (name == "F8_E4M3") return DType::kF8E4M3;
+  return Unimplemented("dtype {}: this build reads BF16, F16, F32, F8_E4M3 and I8", Quoted(name));
 }
 
 // Returns the elements of `value` if it is an array of at most `max_size` integers in [0, 2^63).

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -21,45 +22,21 @@ struct Part {
 
 class Planner {
  public:
-  // `has_int8`: tensors of i8 are weights.
-  Planner(const Checkpoint& checkpoint, const Ops& ops, WeightsAs weights_as, bool has_int8)
-      : checkpoint_(checkpoint), ops_(ops), weights_as_(weights_as), has_int8_(has_int8) {}
+  // `quantized`: what codes among the tensors are; they are refused without.
+  Planner(const Checkpoint& checkpoint, const Ops& ops, WeightsAs weights_as,
+          const std::optional<QuantizedWeights>& quantized)
+      : checkpoint_(checkpoint), ops_(ops), weights_as_(weights_as), quantized_(quantized) {}
 
-  // Places the tensors `prefix` + part.name, each [part.rows, k], as one matrix.
+  // Places the tensors `prefix` + part.name, each [part.rows, k], as one matrix of a layer.
   absl::Status Place(const std::string& prefix, std::initializer_list<Part> parts, int64_t k,
                      PlacedMatrix& matrix) {
-    matrix.name = prefix + parts.begin()->name;
-    matrix.k = k;
-    for (const Part& part : parts) {
-      const std::string name = prefix + part.name;
-      ASSIGN_OR_RETURN(CheckpointTensor tensor, Find(name, {part.rows, k}));
-      if (tensor.dtype == DType::kI8 && !has_int8_) {
-        return InvalidArgument("tensor {} is i8, but config.json has no quantization_config", name);
-      }
-      if (!matrix.sources.empty() && tensor.dtype != matrix.sources[0].dtype) {
-        return InvalidArgument(
-            "tensor {} is {}, but {} beside it is {}: they are stacked and must "
-            "have one dtype",
-            name, Name(tensor.dtype), prefix + parts.begin()->name, Name(matrix.sources[0].dtype));
-      }
-      matrix.n += part.rows;
-      if (tensor.dtype == DType::kI8) {
-        ASSIGN_OR_RETURN(PlacedScales scales, FindScales(name + "_scale", {part.rows, k}));
-        matrix.scales.push_back(std::move(scales));
-      }
-      matrix.sources.push_back(std::move(tensor));
-    }
-    const DType stored = matrix.sources[0].dtype;
-    const bool is_int8 = weights_as_ == WeightsAs::kInt8 || stored == DType::kI8;
-    matrix.format = is_int8 ? WeightFormat::Int8() : WeightFormat(stored);
-    const int64_t bytes = ops_.PackedBytes(matrix.format, matrix.n, k);
-    if (bytes == 0) {
-      return Unimplemented(
-          "{}: weights in {}: this device does not compute with them yet, a CPU does", matrix.name,
-          Name(matrix.format));
-    }
-    matrix.offset = Take(bytes);
-    return absl::OkStatus();
+    return PlaceAs(weights_as_, prefix, parts, k, matrix);
+  }
+
+  // Places a tensor [rows, k] as the embedding or the head.
+  absl::Status PlaceVocabulary(const std::string& name, int64_t rows, int64_t k,
+                               PlacedMatrix& matrix) {
+    return PlaceAs(OfVocabulary(weights_as_), "", {{name, rows}}, k, matrix);
   }
 
   // Places the tensors `prefix` + part.name, each [part.rows], as one vector.
@@ -67,8 +44,9 @@ class Planner {
                      PlacedVector& vector) {
     for (const Part& part : parts) {
       ASSIGN_OR_RETURN(CheckpointTensor tensor, Find(prefix + part.name, {part.rows}));
-      if (tensor.dtype == DType::kI8) {
-        return InvalidArgument("tensor {} is i8, must be floats", prefix + part.name);
+      if (IsCode(tensor.dtype)) {
+        return InvalidArgument("tensor {} is {}, must be floats", prefix + part.name,
+                               Name(tensor.dtype));
       }
       vector.size += part.rows;
       vector.sources.push_back(std::move(tensor));
@@ -82,34 +60,115 @@ class Planner {
   uint64_t source_bytes() const { return source_bytes_; }
 
  private:
-  // Of the weights of a tensor of i8.
+  absl::Status PlaceAs(WeightsAs as, const std::string& prefix, std::initializer_list<Part> parts,
+                       int64_t k, PlacedMatrix& matrix) {
+    matrix.name = prefix + parts.begin()->name;
+    matrix.k = k;
+    for (const Part& part : parts) {
+      const std::string name = prefix + part.name;
+      ASSIGN_OR_RETURN(CheckpointTensor tensor, Find(name, {part.rows, k}));
+      RETURN_IF_ERROR(CheckCodes(name, tensor.dtype));
+      if (!matrix.sources.empty() && tensor.dtype != matrix.sources[0].dtype) {
+        return InvalidArgument(
+            "tensor {} is {}, but {} beside it is {}: they are stacked and must "
+            "have one dtype",
+            name, Name(tensor.dtype), prefix + parts.begin()->name, Name(matrix.sources[0].dtype));
+      }
+      matrix.n += part.rows;
+      if (IsCode(tensor.dtype)) {
+        ASSIGN_OR_RETURN(PlacedScales scales, FindScales(name, {part.rows, k}));
+        matrix.scales.push_back(std::move(scales));
+      }
+      matrix.sources.push_back(std::move(tensor));
+    }
+    ASSIGN_OR_RETURN(matrix.format, FormatOf(matrix, as));
+    const int64_t bytes = ops_.PackedBytes(matrix.format, matrix.n, k);
+    if (bytes == 0) {
+      return Unimplemented(
+          "{}: weights in {}: this device does not compute with them yet, a CPU does", matrix.name,
+          Name(matrix.format));
+    }
+    matrix.offset = Take(bytes);
+    return absl::OkStatus();
+  }
+
+  // Of the weights of a tensor of codes.
   struct WeightShape {
     int64_t rows;
     int64_t k;
   };
 
-  // Groups are made of whole groups of the packed weight, each of which gets its scale again.
-  absl::StatusOr<PlacedScales> FindScales(const std::string& name, WeightShape weights) {
+  static bool IsCode(DType dtype) { return dtype == DType::kI8 || dtype == DType::kF8E4M3; }
+
+  absl::Status CheckCodes(const std::string& name, DType dtype) const {
+    if (!IsCode(dtype)) return absl::OkStatus();
+    if (!quantized_.has_value()) {
+      return InvalidArgument("tensor {} is {}, but config.json has no quantization_config", name,
+                             Name(dtype));
+    }
+    if (dtype == quantized_->dtype) return absl::OkStatus();
+    return InvalidArgument("tensor {} is {}, but quantization_config of config.json says {}", name,
+                           Name(dtype), Name(quantized_->dtype));
+  }
+
+  static absl::StatusOr<WeightFormat> FormatOf(const PlacedMatrix& matrix, WeightsAs as) {
+    const DType stored = matrix.sources[0].dtype;
+    if (as == WeightsAs::kStored) return WeightFormat(stored);
+    if (stored == DType::kF8E4M3) {
+      return Unimplemented(
+          "tensor {} is f8e4m3, which --weights {} does not take: leave the flag away", matrix.name,
+          Name(as));
+    }
+    return WeightFormat::Int8();
+  }
+
+  // Which weights share a scale, from quantization_config or else the scales' shape; a group of the packed
+  // weight must lie in one block.
+  absl::StatusOr<PlacedScales> FindScales(const std::string& weight, WeightShape weights) {
+    const std::string name = weight + quantized_->scale_suffix;
     ASSIGN_OR_RETURN(CheckpointTensor tensor, checkpoint_.Find(name));
     const std::vector<int64_t>& shape = tensor.shape;
-    const bool is_matrix = shape.size() == 2 && shape[0] == weights.rows && shape[1] > 0;
-    const int64_t per_row = is_matrix ? shape[1] : 1;
-    const bool divides =
-        per_row == 1 || (weights.k % per_row == 0 && weights.k / per_row % kInt8GroupInputs == 0);
+    PlacedScales scales{.name = name,
+                        .block_outputs = quantized_->block_outputs,
+                        .block_inputs = quantized_->block_inputs};
     const bool is_one = shape.empty() || (shape.size() == 1 && shape[0] == 1);
-    if ((!is_matrix && !is_one) || !divides || tensor.dtype == DType::kI8) {
-      return InvalidArgument(
-          "tensor {} is {} [{}], must be floats for [{}, {}] weights: [{}, 1], one value, or [{}, "
-          "groups] of a multiple of {} inputs each",
-          name, Name(tensor.dtype), fmt::join(shape, ", "), weights.rows, weights.k, weights.rows,
-          weights.rows, kInt8GroupInputs);
+    if (scales.block_outputs == 0 && is_one) {
+      scales.block_outputs = weights.rows;
+      scales.block_inputs = weights.k;
+    } else if (scales.block_outputs == 0) {
+      const bool divides = shape.size() == 2 && shape[1] > 0 && weights.k % shape[1] == 0;
+      scales.block_outputs = 1;
+      scales.block_inputs = divides ? weights.k / shape[1] : 1;
+    }
+    const std::vector<int64_t> blocks = {Blocks(weights.rows, scales.block_outputs),
+                                         Blocks(weights.k, scales.block_inputs)};
+    const bool fits = shape == blocks || (is_one && blocks == std::vector<int64_t>{1, 1});
+    const bool holds_groups =
+        scales.block_inputs % kCodeGroupInputs == 0 || scales.block_inputs == weights.k;
+    if (!fits || !holds_groups || IsCode(tensor.dtype)) {
+      return InvalidArgument("tensor {} is {} [{}], must be {}", name, Name(tensor.dtype),
+                             fmt::join(shape, ", "), WantedScales(weights));
     }
     placed_.insert(name);
     source_bytes_ += tensor.bytes.size();
-    return PlacedScales{.name = name,
-                        .tensor = std::move(tensor),
-                        .rows = is_matrix ? weights.rows : 0,
-                        .per_row = per_row};
+    scales.tensor = std::move(tensor);
+    return scales;
+  }
+
+  static int64_t Blocks(int64_t extent, int64_t of) { return (extent + of - 1) / of; }
+
+  std::string WantedScales(WeightShape weights) const {
+    if (quantized_->block_outputs == 0) {
+      return fmt::format(
+          "floats for [{0}, {1}] weights: [{0}, 1], one value, or [{0}, groups] of a multiple of "
+          "{2} "
+          "inputs each",
+          weights.rows, weights.k, kCodeGroupInputs);
+    }
+    return fmt::format(
+        "floats for [{}, {}] weights in blocks of [{}, {}], whose inputs are a multiple of {}",
+        weights.rows, weights.k, quantized_->block_outputs, quantized_->block_inputs,
+        kCodeGroupInputs);
   }
 
   absl::StatusOr<CheckpointTensor> Find(const std::string& name, std::vector<int64_t> shape) {
@@ -132,7 +191,7 @@ class Planner {
   const Checkpoint& checkpoint_;
   const Ops& ops_;
   const WeightsAs weights_as_;
-  const bool has_int8_;
+  const std::optional<QuantizedWeights>& quantized_;
   absl::flat_hash_set<std::string> placed_;
   int64_t packed_bytes_ = 0;
   uint64_t source_bytes_ = 0;
@@ -192,6 +251,9 @@ absl::Status RefuseUnplaced(const ModelConfig& config, const Checkpoint& checkpo
     if (planner.placed().contains(name)) continue;
     // Old Llama checkpoints contain these frequencies, which follow from the config.
     if (name.ends_with(".rotary_emb.inv_freq")) continue;
+    const bool has_input_scales =
+        config.quantized_weights.has_value() && config.quantized_weights->has_input_scales;
+    if (has_input_scales && name.ends_with(".input_scale")) continue;
     if (config.tie_word_embeddings && name == "lm_head.weight") {
       RETURN_IF_ERROR(CheckTiedHead(checkpoint));
       continue;
@@ -208,12 +270,12 @@ absl::Status RefuseUnplaced(const ModelConfig& config, const Checkpoint& checkpo
 
 absl::StatusOr<WeightLayout> PlanWeights(const ModelConfig& config, const Checkpoint& checkpoint,
                                          const Ops& ops, WeightsAs weights_as) {
-  Planner planner(checkpoint, ops, weights_as, config.int8_weights);
+  Planner planner(checkpoint, ops, weights_as, config.quantized_weights);
   WeightLayout layout;
   const int64_t vocab = config.vocab_size;
   const int64_t hidden = config.hidden_size;
   RETURN_IF_ERROR(
-      planner.Place("model.", {{"embed_tokens.weight", vocab}}, hidden, layout.embedding));
+      planner.PlaceVocabulary("model.embed_tokens.weight", vocab, hidden, layout.embedding));
   layout.layers.resize(config.num_layers);
   for (int32_t i = 0; i < config.num_layers; ++i) {
     RETURN_IF_ERROR(PlaceLayer(config, i, planner, layout.layers[i]));
@@ -221,7 +283,7 @@ absl::StatusOr<WeightLayout> PlanWeights(const ModelConfig& config, const Checkp
   RETURN_IF_ERROR(planner.Place("model.", {{"norm.weight", hidden}}, layout.final_norm));
   if (!config.tie_word_embeddings) {
     const absl::Status head =
-        planner.Place("", {{"lm_head.weight", vocab}}, hidden, layout.lm_head);
+        planner.PlaceVocabulary("lm_head.weight", vocab, hidden, layout.lm_head);
     if (head.code() == absl::StatusCode::kNotFound) {
       return NotFound("{}; config.json does not set tie_word_embeddings",
                       std::string(head.message()));

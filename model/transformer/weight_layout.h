@@ -13,20 +13,19 @@
 
 namespace tandem {
 
-// The scales of one tensor of i8: a float per row (per_row 1), per so many weights of a row (per_row the
-// number of these groups), or one of all (no rows).
+// The scales of one tensor of codes, [blocks of outputs, blocks of inputs].
 struct PlacedScales {
   std::string name;
   CheckpointTensor tensor;
-  int64_t rows = 0;     // of the weights that they belong to
-  int64_t per_row = 1;  // groups of one row
+  int64_t block_outputs = 1;  // so many outputs and inputs of the weight share a scale
+  int64_t block_inputs = 1;
 };
 
 // A matrix of the model, made of stacked tensors of the checkpoint, and its position in memory.
 struct PlacedMatrix {
   std::string name;                       // of the first source
   std::vector<CheckpointTensor> sources;  // each [n_i, k]; empty when the matrix is absent
-  std::vector<PlacedScales> scales;       // one of each source where those are i8, else none
+  std::vector<PlacedScales> scales;       // one of each source where those are codes, else none
   WeightFormat format = DType::kBF16;     // in memory
   int64_t n = 0;                          // sum of n_i
   int64_t k = 0;

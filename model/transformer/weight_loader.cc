@@ -60,7 +60,7 @@ void* WeightLoader::Aligned(const CheckpointTensor& tensor) {
 
 absl::StatusOr<TensorView> WeightLoader::ExpandedScales(const PlacedMatrix& placed) {
   if (placed.scales.empty()) return TensorView();
-  const int64_t num_groups = (placed.k + kInt8GroupInputs - 1) / kInt8GroupInputs;
+  const int64_t num_groups = (placed.k + kCodeGroupInputs - 1) / kCodeGroupInputs;
   std::vector<float>& all = widened_.emplace_back();
   all.reserve(static_cast<size_t>(placed.n * num_groups));
   for (size_t i = 0; i < placed.sources.size(); ++i) {
@@ -72,10 +72,11 @@ absl::StatusOr<TensorView> WeightLoader::ExpandedScales(const PlacedMatrix& plac
       return InvalidArgument("tensor {} has {} at place {}, must be from 0 to {}", scales.name,
                              values[at], at, kMostScale);
     }
+    const int64_t columns = (placed.k + scales.block_inputs - 1) / scales.block_inputs;
     for (int64_t row = 0; row < placed.sources[i].shape[0]; ++row) {
-      const float* of_row = values.data() + (scales.rows == 0 ? 0 : row * scales.per_row);
+      const float* of_row = values.data() + row / scales.block_outputs * columns;
       for (int64_t group = 0; group < num_groups; ++group) {
-        all.push_back(of_row[group * scales.per_row / num_groups]);
+        all.push_back(of_row[group * kCodeGroupInputs / scales.block_inputs]);
       }
     }
   }

@@ -57,7 +57,7 @@ struct WorkerTuning {
   // Of a GPU's memory, for weights, activations and KV; nothing: kDefaultDeviceMemoryFraction.
   std::optional<double> device_memory_fraction;
   int32_t block_tokens = 16;
-  std::string weights = "stored";  // as what they are kept: stored, int8
+  std::string weights = "stored";  // kWeightsAsNames
   std::string kv_dtype = "auto";   // auto: as the weights
   int32_t max_step_tokens = 0;     // 0: 512 on the CPU, 2048 on a GPU
   int32_t max_prefill_chunk = 0;   // 0: up to max_step_tokens

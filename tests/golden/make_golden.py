@@ -29,6 +29,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import austen
 import beam_cases
+import quantised
 from make_random_checkpoint import Shape, Spec, rope_scaling, write_checkpoint
 from train_sample_model import HELD_OUT, SAMPLE_PROMPTS
 
@@ -52,12 +53,21 @@ CHECKPOINTS = {
     "qwen3": Spec(Shape(64, 3, 4, 2, 32, 112, 400), arch="qwen3", rope_theta=1000000.0,
                   max_positions=256, config_form="v5"),
     "sharded": Spec(Shape(64, 3, 4, 2, 16, 128, 320), shards=3, max_positions=256),
+    **{kind: Spec(Shape(64, 2, 4, 2, 16, 96, 288), max_positions=256) for kind in quantised.KINDS},
 }
 
 
 def load(path: Path):
+    """A quantised checkpoint is dequantised by transformers itself."""
+    config = transformers.AutoConfig.from_pretrained(path)
+    quantisation = getattr(config, "quantization_config", None)
+    options = {}
+    if quantisation is not None:
+        fp8 = quantisation["quant_method"] == "fp8"
+        kind = transformers.FineGrainedFP8Config if fp8 else transformers.CompressedTensorsConfig
+        options["quantization_config"] = kind(dequantize=True)
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        path, dtype=torch.float32, attn_implementation="eager")
+        path, dtype=torch.float32, attn_implementation="eager", **options)
     return model.eval()
 
 
@@ -99,6 +109,8 @@ def make_random(name: str, spec: Spec) -> dict:
     out = HERE / "checkpoints" / name
     for seed in range(1, 1000):
         write_checkpoint(replace(spec, seed=seed), out)
+        if name in quantised.KINDS:
+            quantised.quantise(out, name)
         rng = np.random.default_rng(seed)
         model = load(out)
         cases = [run(model, rng.integers(spec.shape.vocab - 2, size=n).tolist())

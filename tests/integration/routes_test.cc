@@ -53,8 +53,10 @@ TEST_F(RoutesTest, EveryRouteGivesTheSameTokens) {
   }
 }
 
-TEST(Int8RoutesTest, EveryRouteGivesTheSameTokensWhereWeightsAreQuantised) {
-  TestCluster cluster({.worker_flags = {"--weights=int8"}});
+class Int8RoutesTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(Int8RoutesTest, EveryRouteGivesTheSameTokensWhereWeightsAreQuantised) {
+  TestCluster cluster({.worker_flags = {"--weights=" + GetParam()}});
   v1::GenerateRequest request = TextRequest(kPrompt, v1::ROUTE_UNIFIED, 40);
   const Outcome unified = Ask(cluster.client(), request);
   ASSERT_TRUE(unified.status.ok()) << unified.status;
@@ -64,6 +66,8 @@ TEST(Int8RoutesTest, EveryRouteGivesTheSameTokensWhereWeightsAreQuantised) {
   ASSERT_TRUE(apart.status.ok()) << apart.status;
   EXPECT_EQ(Ids(apart), Ids(unified));
 }
+
+INSTANTIATE_TEST_SUITE_P(Ways, Int8RoutesTest, testing::Values("int8", "int8-layers"));
 
 TEST_F(RoutesTest, TheFirstOfSeveralChoicesIsTheOnlyOneOfOne) {
   v1::GenerateRequest request = TextRequest(kPrompt, v1::ROUTE_AUTO, 20);

@@ -112,7 +112,7 @@ TEST(SafetensorsTest, RefusesTruncatedOverlappingAndLooseData) {
 }
 
 TEST(SafetensorsTest, RefusesDtypesByName) {
-  for (const char* dtype : {"I64", "F8_E4M3", "F64", "BOOL", "bf16"}) {
+  for (const char* dtype : {"I64", "F8_E5M2", "F64", "BOOL", "bf16"}) {
     const absl::Status status = Refusal(std::string(R"({"a": {"dtype": ")") + dtype +
                                             R"(", "shape": [1], "data_offsets": [0, 8]}})",
                                         8);

@@ -126,9 +126,7 @@ class DeviceModelTest : public testing::Test {
   }
 };
 
-// The greedy tokens of each prompt. Activations of 16 bits may let a near-tie fall the other way:
-// then both go on with the CPU's token.
-// Those that do not say so before they read a weight.
+// A device whose kernels do not says so before it reads a weight.
 TEST_F(DeviceModelTest, TakesWeightsInInt8WhereItsKernelsDo) {
   const std::string directory = kRoot + kSample;
   const Backend backend = OpenBackend(TestDevice(), {.num_threads = 1}).value();
@@ -143,6 +141,8 @@ TEST_F(DeviceModelTest, TakesWeightsInInt8WhereItsKernelsDo) {
       << weights.status();
 }
 
+// The greedy tokens of each prompt. Activations of 16 bits may let a near-tie fall the other way:
+// then both go on with the CPU's token.
 TEST_F(DeviceModelTest, TheGreedyTokensOfTheSampleModelAreThoseOfTheCpu) {
   constexpr size_t kTokens = 64;
   const size_t tokens = TestTokens(kTokens);

@@ -1,6 +1,7 @@
 // Our forward pass against transformers in float32 (tests/golden/README.md): the logits after the
 // prompt, then 64 greedy tokens, one decode step each.
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -116,19 +117,21 @@ TEST(EightBitKvTest, KeepsTheLossOfTheSampleModel) {
   ExpectToKeepTheLoss(options);
 }
 
-TEST(Int8WeightsModelTest, KeepsTheLossOfTheSampleModel) {
+class Int8WeightsModelTest : public testing::TestWithParam<WeightsAs> {};
+
+TEST_P(Int8WeightsModelTest, KeepsTheLossOfTheSampleModel) {
   TestModelOptions options = SampleModel();
-  options.weights_as = WeightsAs::kInt8;
+  options.weights_as = GetParam();
   ExpectToKeepTheLoss(options);
 }
 
 // Promise P2, for weights that are quantised when they are loaded: on this machine, and on any number of threads.
-TEST(Int8WeightsModelTest, GivesTheSameBitsInChunksOfAnySizeAndOnAnyNumberOfThreads) {
+TEST_P(Int8WeightsModelTest, GivesTheSameBitsInChunksOfAnySizeAndOnAnyNumberOfThreads) {
   const int32_t kTokens = 150;
   std::vector<int32_t> ids;
   for (int32_t i = 0; i < kTokens; ++i) ids.push_back(5 + i * 7 % 400);
   TestModelOptions options = SampleModel();
-  options.weights_as = WeightsAs::kInt8;
+  options.weights_as = GetParam();
   std::vector<float> expected;
   for (const int threads : {1, 2, 3}) {
     options.num_threads = threads;
@@ -142,9 +145,18 @@ TEST(Int8WeightsModelTest, GivesTheSameBitsInChunksOfAnySizeAndOnAnyNumberOfThre
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Ways, Int8WeightsModelTest,
+                         testing::Values(WeightsAs::kInt8, WeightsAs::kInt8Layers),
+                         [](const auto& info) {
+                           std::string name(Name(info.param));
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
 INSTANTIATE_TEST_SUITE_P(Checkpoints, GoldenLogitsTest,
-                         testing::Values("llama2", "llama3", "linear", "mistral", "qwen2", "qwen3",
-                                         "sharded", "sample"),
+                         testing::Values("fp8", "fp8_block", "int8", "int8_group", "llama2",
+                                         "llama3", "linear", "mistral", "qwen2", "qwen3", "sharded",
+                                         "sample"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
