@@ -8,8 +8,8 @@
 
 #include "base/status.h"
 #include "bench/classic_decode.h"
-#include "kernels/cuda/cuda_status.h"
-#include "kernels/cuda/prefill_plan.h"
+#include "kernels/cuda/attention/prefill_plan.h"
+#include "kernels/cuda/device/cuda_status.h"
 
 namespace tandem {
 namespace {

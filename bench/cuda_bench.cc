@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "kernels/cuda/cuda_status.h"
+#include "kernels/cuda/device/cuda_status.h"
 
 namespace tandem {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "bench/cuda_probes.h"
 #include "bench/verdict.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/device/device.h"
 #include "kernels/op_cost.h"
 #include "kernels/registry.h"
 #include "nlohmann/json.hpp"

@@ -3,8 +3,8 @@
 
 #include "base/status.h"
 #include "bench/cuda_sections.h"
-#include "kernels/cuda/cuda_status.h"
-#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/device/cuda_status.h"
+#include "kernels/cuda/gemm/gemm.h"
 
 namespace tandem {
 namespace {

@@ -21,7 +21,7 @@
 #include "bench/cuda_sections.h"
 #include "bench/flags.h"
 #include "bench/profiling_ops.h"
-#include "kernels/cuda/cuda_status.h"
+#include "kernels/cuda/device/cuda_status.h"
 
 namespace tandem {
 namespace {

@@ -5,8 +5,8 @@
 #include "base/rng.h"
 #include "base/status.h"
 #include "bench/cuda_sections.h"
-#include "kernels/cuda/cuda_status.h"
-#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/device/cuda_status.h"
+#include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/launchers.h"
 
 // The ops of a model of Qwen3-8B's shape that are not attention.

@@ -6,9 +6,9 @@
 
 #include "base/status.h"
 #include "bench/cuda_sections.h"
-#include "kernels/cuda/cuda_status.h"
-#include "kernels/cuda/extents.h"
+#include "kernels/cuda/device/cuda_status.h"
 #include "kernels/cuda/launchers.h"
+#include "kernels/cuda/memory/extents.h"
 
 namespace tandem {
 namespace {
@@ -69,7 +69,7 @@ absl::Status AddMove(CudaBench& bench, CudaVariant variant, std::string op, std:
 }
 
 // The same to staging, as Stream::CopyAll does it. This row has no target: CopyAll limits its warps
-// (kMovingWarps in kernels/cuda/extents.cu) so that it leaves the device to the forward passes.
+// (kMovingWarps in kernels/cuda/memory/extents.cu) so that it leaves the device to the forward passes.
 absl::Status AddHashedMove(CudaBench& bench, const MoveBlocksArgs& move, const std::string& shape) {
   const auto extent_bytes = static_cast<size_t>(move.pool.ExtentBytes());
   ASSIGN_OR_RETURN(const DeviceBuffer hashes,

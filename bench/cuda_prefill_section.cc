@@ -3,7 +3,7 @@
 #include "base/status.h"
 #include "bench/cuda_attention_case.h"
 #include "bench/cuda_sections.h"
-#include "kernels/cuda/cuda_status.h"
+#include "kernels/cuda/device/cuda_status.h"
 
 namespace tandem {
 namespace {

@@ -10,7 +10,7 @@
 #include "fmt/ranges.h"
 #include "kernels/cpu/device.h"
 #include "kernels/cpu/ops_cpu.h"
-#include "kernels/cuda/backend.h"
+#include "kernels/cuda/device/backend.h"
 
 namespace tandem {
 namespace {

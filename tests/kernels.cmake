@@ -21,7 +21,7 @@ tandem_test(gemm_invariance_test
 tandem_test(cpu_device_test SOURCES unit/kernels/cpu_device_test.cc DEPS tandem_kernels)
 tandem_test(split_plan_test SOURCES property/split_plan_test.cc DEPS tandem_base)
 tandem_test(prefill_plan_test SOURCES property/prefill_plan_test.cc
-  ${CMAKE_SOURCE_DIR}/kernels/cuda/prefill_plan.cc DEPS tandem_base)
+  ${CMAKE_SOURCE_DIR}/kernels/cuda/attention/prefill_plan.cc DEPS tandem_base)
 
 # The same suites on the emulated GPU (simt.cmake), and what only it can show.
 foreach(name ${OPS_CONFORMANCE_TESTS})

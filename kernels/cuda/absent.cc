@@ -1,5 +1,5 @@
 #include "base/status.h"
-#include "kernels/cuda/backend.h"
+#include "kernels/cuda/device/backend.h"
 
 // The CUDA backend of a build without a CUDA toolkit.
 

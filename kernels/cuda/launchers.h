@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cuda/prefill_plan.h"
+#include "kernels/cuda/attention/prefill_plan.h"
 #include "kernels/op_args.h"
 
 // The kernels of the CUDA backend as the host calls them, one .cu file per op. Arguments were
@@ -24,7 +24,7 @@ struct LaunchTarget {
   size_t shared_bytes_per_sm = 0;
 };
 
-// ---- small_ops.cu, rope.cu, kv_blocks.cu
+// ---- small_ops.cu, attention/rope.cu, memory/kv_blocks.cu
 cudaError_t Embedding(const LaunchTarget& on, const EmbeddingArgs& args);
 cudaError_t RmsNorm(const LaunchTarget& on, const RmsNormArgs& args);
 cudaError_t SiluMul(const LaunchTarget& on, const SiluMulArgs& args);
@@ -42,16 +42,16 @@ cudaError_t CopyTokens(const LaunchTarget& on, const CopyTokensArgs& args, const
 cudaError_t GatherBlocks(const LaunchTarget& on, const MoveBlocksArgs& args, const int2* items);
 cudaError_t ScatterBlocks(const LaunchTarget& on, const MoveBlocksArgs& args, const int2* items);
 
-// ---- convert_kv.cu: as many launches as it takes to name the runs in kernel parameters, so that
+// ---- memory/convert_kv.cu: as many launches as it takes to name the runs in kernel parameters, so that
 // nothing has to hold them on the device.
 cudaError_t ConvertKv(const LaunchTarget& on, const ConvertKvArgs& args);
 
-// ---- skinny_gemm.cu: x * weight^T for few rows, where reading the weights is all that counts. Sums
+// ---- gemm/skinny_gemm.cu: x * weight^T for few rows, where reading the weights is all that counts. Sums
 // in an order that depends on k alone.
 bool TakesSkinnyGemm(const GemmArgs& args);
 cudaError_t SkinnyGemm(const LaunchTarget& on, const GemmArgs& args);
 
-// ---- sampling.cu
+// ---- sampling/sampling.cu
 // A row as the device has it. The tokens that it names are in one list for all rows: those of the
 // prompt and of the output where there are penalties, those that are excluded, those that are
 // allowed, then biases as pairs of a token and the bits of a float. Each part ends where the next
@@ -100,7 +100,7 @@ struct SampleLaunch {
 size_t SampleScratchBytes(int32_t num_rows, int32_t vocab);
 cudaError_t Sample(const LaunchTarget& on, const SampleLaunch& launch);
 
-// ---- attention_decode.cu (with plan_splits.cu, combine_splits.cu)
+// ---- attention/decode.cu (with plan_splits.cu, combine_splits.cu)
 // Bytes of the plan and of the partial results for calls within these sizes; both are the caller's
 // memory. `group` is Hq / Hkv.
 struct DecodeShape {
@@ -120,7 +120,7 @@ cudaError_t PlanDecode(const LaunchTarget& on, const AttentionArgs& args, void* 
 cudaError_t AttentionDecode(const LaunchTarget& on, const AttentionArgs& args, const void* plan,
                             void* scratch);
 
-// ---- attention_prefill.cu, attention_prefill_sm90.cu, combine_prefill.cu
+// ---- attention/prefill.cu, prefill_sm90.cu, combine_prefill.cu
 // Bytes of the tiles of a plan and of the partial results for calls within these sizes; both are the
 // caller's memory.
 struct PrefillShape {
@@ -133,7 +133,7 @@ struct PrefillShape {
 };
 size_t PrefillPlanBytes(const LaunchTarget& on, const PrefillShape& shape);
 size_t PrefillScratchBytes(const LaunchTarget& on, const PrefillShape& shape);
-// What PlanPrefillTiles (prefill_plan.h) cuts for the kernel that serves `args`.
+// What PlanPrefillTiles (attention/prefill_plan.h) cuts for the kernel that serves `args`.
 PrefillTiling TilingOfPrefill(const LaunchTarget& on, const AttentionArgs& args);
 // Floats of one partial result.
 size_t PrefillPartialFloats(const LaunchTarget& on, const AttentionArgs& args);
@@ -150,10 +150,10 @@ cudaError_t AttentionPrefill(const LaunchTarget& on, const AttentionArgs& args,
 // Whether the tensor-core kernels serve these arguments; otherwise AttentionReference does.
 bool TakesTensorCores(const LaunchTarget& on, const AttentionArgs& args);
 
-// ---- attention_reference.cu: any dtype, head_dim and block size; plain and slow. Serves the shapes
+// ---- attention/reference.cu: any dtype, head_dim and block size; plain and slow. Serves the shapes
 // that the fast kernels were not compiled for, and tests.
 cudaError_t AttentionReference(const LaunchTarget& on, const AttentionArgs& args);
-// ---- column_mass.cu
+// ---- attention/column_mass.cu
 cudaError_t ColumnMass(const LaunchTarget& on, const ColumnMassArgs& args);
 
 }  // namespace tandem::cuda

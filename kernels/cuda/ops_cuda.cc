@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "kernels/cuda/cuda_status.h"
+#include "kernels/cuda/device/cuda_status.h"
 #include "kernels/cuda/kv_type.h"
 
 namespace tandem::cuda {

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "base/status.h"
-#include "kernels/cuda/call_staging.h"
-#include "kernels/cuda/cublaslt_library.h"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/attention/prefill_plan.h"
+#include "kernels/cuda/device/device.h"
+#include "kernels/cuda/gemm/cublaslt_library.h"
+#include "kernels/cuda/gemm/gemm.h"
 #include "kernels/cuda/launchers.h"
-#include "kernels/cuda/prefill_plan.h"
-#include "kernels/cuda/sampler.h"
-#include "kernels/cuda/scratch.h"
+#include "kernels/cuda/memory/call_staging.h"
+#include "kernels/cuda/memory/scratch.h"
+#include "kernels/cuda/sampling/sampler.h"
 #include "kernels/ops.h"
 
 namespace tandem::cuda {

@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "base/status.h"
-#include "kernels/cuda/cuda_status.h"
+#include "kernels/cuda/device/cuda_status.h"
 #include "kernels/cuda/kv_type.h"
 #include "kernels/cuda/ops_cuda.h"
 

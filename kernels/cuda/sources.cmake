@@ -1,11 +1,15 @@
 # The sources of the CUDA backend, relative to kernels/cuda. The emulator compiles the same ones.
 # For every architecture; for sm_90a alone; by the host's compiler.
-set(CUDA_KERNEL_SOURCES attention_decode.cu attention_decode_128.cu attention_decode_256.cu
-    attention_decode_64.cu attention_decode_96.cu attention_prefill.cu attention_prefill_bf16.cu
-    attention_prefill_f16.cu attention_prefill_f8.cu attention_reference.cu column_mass.cu
-    combine_prefill.cu combine_splits.cu convert_kv.cu extents.cu kv_blocks.cu plan_splits.cu
-    rope.cu sampling.cu skinny_gemm.cu small_ops.cu)
-set(CUDA_HOPPER_SOURCES attention_prefill_sm90.cu)
-set(CUDA_HOST_SOURCES architectures.cc backend.cc call_staging.cc cublaslt_library.cc
-    cuda_status.cc device.cc driver_api.cc gemm.cc mapped_memory.cc ops_cuda.cc
-    ops_cuda_attention.cc prefill_plan.cc sampler.cc scratch.cc shared_memory.cc stream_extents.cc)
+set(CUDA_KERNEL_SOURCES
+    attention/column_mass.cu attention/combine_prefill.cu attention/combine_splits.cu
+    attention/decode.cu attention/decode_128.cu attention/decode_256.cu attention/decode_64.cu
+    attention/decode_96.cu attention/plan_splits.cu attention/prefill.cu attention/prefill_bf16.cu
+    attention/prefill_f16.cu attention/prefill_f8.cu attention/reference.cu attention/rope.cu
+    gemm/skinny_gemm.cu memory/convert_kv.cu memory/extents.cu memory/kv_blocks.cu
+    sampling/sampling.cu small_ops.cu)
+set(CUDA_HOPPER_SOURCES attention/prefill_sm90.cu)
+set(CUDA_HOST_SOURCES
+    attention/prefill_plan.cc device/architectures.cc device/backend.cc device/cuda_status.cc
+    device/device.cc device/driver_api.cc gemm/cublaslt_library.cc gemm/gemm.cc
+    memory/call_staging.cc memory/mapped_memory.cc memory/scratch.cc memory/shared_memory.cc
+    memory/stream_extents.cc ops_cuda.cc ops_cuda_attention.cc sampling/sampler.cc)

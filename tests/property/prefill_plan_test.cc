@@ -1,5 +1,5 @@
 // Random prefill batches through the planner, against what its header promises.
-#include "kernels/cuda/prefill_plan.h"
+#include "kernels/cuda/attention/prefill_plan.h"
 
 #include <algorithm>
 #include <map>

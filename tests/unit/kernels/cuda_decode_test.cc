@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/attention_decode.cuh"
+#include "kernels/cuda/attention/decode.cuh"
 #include "kernels/cuda/launchers.h"
 #include "kernels/cuda/ptx.cuh"
 #include "tests/simt/device_buffer.h"

@@ -6,9 +6,9 @@
 
 #include "base/hash.h"
 #include "gmock/gmock.h"
-#include "kernels/cuda/call_staging.h"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/scratch.h"
+#include "kernels/cuda/device/device.h"
+#include "kernels/cuda/memory/call_staging.h"
+#include "kernels/cuda/memory/scratch.h"
 #include "tests/simt/simt.h"
 
 // The device of the CUDA backend on the emulated GPU, which runs what is queued as late and in as

@@ -2,9 +2,9 @@
 #include <string>
 
 #include "gmock/gmock.h"
-#include "kernels/cuda/architectures.h"
-#include "kernels/cuda/cublaslt_library.h"
-#include "kernels/cuda/cuda_status.h"
+#include "kernels/cuda/device/architectures.h"
+#include "kernels/cuda/device/cuda_status.h"
+#include "kernels/cuda/gemm/cublaslt_library.h"
 #include "kernels/registry.h"
 #include "tests/simt/simt.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/hash.h"
 #include "gmock/gmock.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/device/device.h"
 #include "tests/simt/simt.h"
 #include "tests/support/sharing_peer.h"
 

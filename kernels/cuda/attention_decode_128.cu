@@ -1,7 +1,0 @@
-#include "kernels/cuda/attention_decode_kernel.cuh"
-
-namespace tandem::cuda {
-
-template DecodeKernel SelectDecodeKernel<128>(DType kv);
-
-}  // namespace tandem::cuda

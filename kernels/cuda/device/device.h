@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "kernels/cuda/launchers.h"
+#include "kernels/cuda/memory/shared_memory.h"
+#include "kernels/device.h"
+
+namespace tandem::cuda {
+
+// Events that nobody uses at the moment: making one takes longer than recording it. Thread-safe.
+class EventPool {
+ public:
+  EventPool() = default;
+  EventPool(const EventPool&) = delete;
+  EventPool& operator=(const EventPool&) = delete;
+  ~EventPool();
+
+  // Of the calling thread's current device, which is the same in every call.
+  absl::StatusOr<cudaEvent_t> Take();
+  void GiveBack(cudaEvent_t event);
+
+ private:
+  absl::Mutex mutex_;
+  std::vector<cudaEvent_t> free_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A stream that does not wait for the default stream, nor it for this one.
+class CudaStream final : public Stream {
+ public:
+  // Takes the handle over.
+  CudaStream(int device_index, cudaStream_t handle, std::shared_ptr<EventPool> events)
+      : device_index_(device_index), handle_(handle), events_(std::move(events)) {}
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+  ~CudaStream() override;
+
+  absl::Status Copy(std::span<std::byte> dst, std::span<const std::byte> src) override;
+  absl::Status CopyAll(std::span<const ExtentCopy> copies, std::span<uint64_t> hashes) override;
+  absl::Status HashAll(std::span<const std::span<const std::byte>> extents,
+                       std::span<uint64_t> hashes) override;
+  absl::StatusOr<std::unique_ptr<Event>> Record() override;
+  absl::Status Wait(const Event& event) override;
+  absl::Status Synchronize() override;
+  absl::Status BeginRecording() override;
+  absl::StatusOr<std::unique_ptr<Graph>> EndRecording() override;
+  absl::Status Launch(Graph& graph) override;
+  void* native_handle() const override { return handle_; }
+
+  cudaStream_t handle() const { return handle_; }
+  bool recording() const { return recording_; }
+  // Makes the stream's device the calling thread's, which launches need.
+  absl::Status Enter() const;
+  // Gives `status` back. When it is an error, a recording that is under way fails with it at its
+  // end.
+  absl::Status Note(absl::Status status);
+
+ private:
+  // Extent i of `count` is what `extent_at(i)` gives.
+  template <class ExtentAt>
+  absl::Status QueueExtents(size_t count, const ExtentAt& extent_at, std::span<uint64_t> hashes);
+
+  const int device_index_;
+  const cudaStream_t handle_;
+  const std::shared_ptr<EventPool> events_;
+  bool recording_ = false;
+  absl::Status recording_status_;
+};
+
+class CudaDevice final : public Device {
+ public:
+  // `index` exists and is one that this build has kernels for. Launches go to the kernels of at
+  // most `most_compute_capability`; 0: of the device's own.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(int index,
+                                                          int most_compute_capability = 0);
+
+  std::string name() const override { return name_; }
+  bool is_host() const override { return false; }
+  bool can_record_graphs() const override { return true; }
+  absl::StatusOr<DeviceMemory> Memory() const override;
+  absl::StatusOr<DeviceBuffer> Allocate(size_t bytes) override;
+  absl::StatusOr<DeviceBuffer> AllocateHost(size_t bytes) override;
+  absl::StatusOr<DeviceBuffer> RegisterHost(std::span<std::byte> memory) override;
+  absl::StatusOr<std::unique_ptr<Stream>> NewStream() override;
+  bool can_share() const override { return sharing_ != Sharing::kNone; }
+  absl::StatusOr<DeviceBuffer> AllocateShared(size_t bytes) override;
+  absl::StatusOr<MemoryHandle> Share(std::span<const std::byte> memory) override;
+  absl::StatusOr<DeviceBuffer> OpenShared(const MemoryHandle& handle) override;
+
+  // Of this device, without a stream.
+  const LaunchTarget& target() const { return target_; }
+  Sharing sharing() const { return sharing_; }
+
+ private:
+  CudaDevice(int index, const LaunchTarget& target, Sharing sharing);
+
+  absl::Status OutOfMemory(size_t bytes) const;
+
+  const int index_;
+  const std::string name_;
+  const LaunchTarget target_;
+  const Sharing sharing_;
+  const std::shared_ptr<EventPool> events_ = std::make_shared<EventPool>();
+};
+
+}  // namespace tandem::cuda
