@@ -2,10 +2,11 @@
 """Measure Tandem and llama.cpp on the same weights in one run, turn by turn, and keep the raw results.
 
   bench/compare_peer.py --model HF_DIR --gguf FILE --peer-bin DIR --out bench/results/NAME.json
+  bench/compare_peer.py --weights int8 --gguf Q8_0_FILE ...
 
---model and --gguf hold the same weights; --peer-bin holds llama-bench and llama-batched-bench, built by
-whoever runs this. Every round runs each program once, so that both see the same noise; medians over the
-rounds are compared. Standard library only. `bench/report.py` renders the results.
+--model and --gguf hold the same weights, in 8 bits on both sides with --weights int8; --peer-bin holds llama-bench
+and llama-batched-bench, built by whoever runs this. Every round runs each program once, so that both see the
+same noise; medians over the rounds are compared. Standard library only. `bench/report.py` renders the results.
 """
 import argparse
 import datetime
@@ -67,8 +68,8 @@ def batched_row(text, prompt):
 def engine_round(options):
     """model_bench's own JSON: rates, bytes, FLOPs and the ceilings of the same moment."""
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
-        run([os.path.join(options.bin, "model_bench"), "--model", options.model, "--threads",
-             str(options.threads), "--prefill", "512,2048", "--decode-batch", "1,8", "--depth",
+        run([os.path.join(options.bin, "model_bench"), "--model", options.model, "--weights", options.weights,
+             "--threads", str(options.threads), "--prefill", "512,2048", "--decode-batch", "1,8", "--depth",
              f"{SHORT},2048", "--decode-steps", str(STEPS), "--repeats", "3", "--json", out.name])
         return json.load(open(out.name))
 
@@ -86,7 +87,8 @@ class Daemon:
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             [self.tandem, "up", "--model", self.options.model, "--prefill", "0", "--decode", "0", "--unified", "1",
-             "--prefix-cache", "off", "--threads", str(self.options.threads), "--port", str(self.port)], stdout=self.log, stderr=self.log)
+             "--prefix-cache", "off", "--threads", str(self.options.threads), "--weights", self.options.weights,
+             "--port", str(self.port)], stdout=self.log, stderr=self.log)
         run([self.tandem, "status", "--server", self.server(), "--wait", "60"])
         return self
 
@@ -140,6 +142,8 @@ def main():
     parser.add_argument("--gguf", required=True)
     parser.add_argument("--peer-bin", required=True)
     parser.add_argument("--bin", default="build/release/bin")
+    parser.add_argument("--weights", default="stored", choices=("stored", "int8"), help="of Tandem")
+    parser.add_argument("--peer-name", help="version of the peer, where it does not know its own")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", required=True)
@@ -166,6 +170,7 @@ def main():
     version = run([os.path.join(options.bin, "tandem"), "version"]).strip()
     result = {"date": datetime.date.today().isoformat(), "cpu": cpu, "cores": os.cpu_count(),
               "kernel": platform.release(), "tandem": version, "threads": options.threads,
+              "weights": options.weights, "peer": options.peer_name or rounds[0]["peer"]["build"],
               "command": " ".join(["bench/compare_peer.py"] + sys.argv[1:]), "summary": summary,
               "rounds": rounds}
     with open(options.out, "w") as out:

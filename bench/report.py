@@ -41,8 +41,8 @@ def load(name):
     return json.loads(path.read_text()) if path.exists() else None
 
 
-SECTIONS = [("cpu_peer", against_peer), ("cpu_daemon", daemon), ("cpu_int8_weights", int8_weights),
-            ("cpu_kernels", kernels),
+SECTIONS = [("cpu_peer", against_peer), ("cpu_peer_avx2", against_peer), ("cpu_peer_int8", against_peer),
+            ("cpu_daemon", daemon), ("cpu_int8_weights", int8_weights), ("cpu_kernels", kernels),
             ("cpu_transfer", transfer), ("cpu_handoff", handoff), ("cpu_handoff_short", handoff_short),
             ("cpu_kvstore", kvstore), ("cpu_codecs", codecs), ("cpu_codecs_smollm2", codecs),
             ("cpu_link_codecs", link_codecs), ("cpu_kv_quality", kv_quality),

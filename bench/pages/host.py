@@ -14,11 +14,12 @@ def against_peer(result):
                f"{row['gbytes_per_s']:.1f}", f"{100 * row['share_of_dram_read']:.0f}%",
                f"{row['gflops_per_s']:.0f}", f"{100 * row['share_of_fma']:.0f}%"] for row in middle["results"]]
     ceilings = middle["ceilings"]
-    build = result["rounds"][0]["peer"]["build"]
+    peer = result.get("peer") or result["rounds"][0]["peer"]["build"]
+    weights = "`--weights int8` and Q8_0" if result.get("weights") == "int8" else "bf16 weights"
     return f"""
-## A model of {middle['parameters'] / 1e9:.2f} B parameters, beside llama.cpp {build}
+## {weights} of {middle['parameters'] / 1e9:.2f} B parameters, beside llama.cpp {peer}
 
-{result['cpu']}, {result['cores']} cores, {result['threads']} threads, {result['date']}; bf16 weights, random, the same in both;
+{result['cpu']}, {result['cores']} cores, {result['threads']} threads, {result['date']}; {weights}, random, the same in both;
 {len(result['rounds'])} rounds in which both ran turn by turn, medians, tokens per second. The last two columns are the same
 work through `tandem up` and gRPC: without a prefix cache, after a warm-up of 2,048 + 64 tokens, medians of three requests.
 

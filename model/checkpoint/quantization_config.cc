@@ -13,8 +13,7 @@ using Json = nlohmann::json;
 constexpr char kField[] = "quantization_config";
 constexpr char kRead[] =
     "this build reads compressed-tensors of the formats int-quantized and float-quantized, with "
-    "symmetric "
-    "8-bit weights, and fp8 in e4m3";
+    "symmetric 8-bit weights, and fp8 in e4m3";
 
 absl::Status Refused(const FieldReader& fields, std::string_view name) {
   const Json* value = fields.Find(name);

@@ -161,8 +161,7 @@ class Planner {
     if (quantized_->block_outputs == 0) {
       return fmt::format(
           "floats for [{0}, {1}] weights: [{0}, 1], one value, or [{0}, groups] of a multiple of "
-          "{2} "
-          "inputs each",
+          "{2} inputs each",
           weights.rows, weights.k, kCodeGroupInputs);
     }
     return fmt::format(

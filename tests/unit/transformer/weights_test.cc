@@ -204,10 +204,11 @@ TEST_F(WeightsTest, DataAtOddAddressesGivesTheSameLogits) {
 TEST_F(WeightsTest, EmbeddingAndHeadStayAsTheyAreOnRequest) {
   const std::string directory = std::string(TANDEM_SOURCE_DIR) + "/tests/golden/checkpoints/llama2";
   const ModelConfig config = LoadModelConfig(directory).value();
-  const Checkpoint checkpoint = Checkpoint::Open(directory).value();
+  const auto checkpoint = Checkpoint::Open(directory);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   const auto backend = OpenBackend("cpu", {.num_threads = 1});
-  const auto all = PlanWeights(config, checkpoint, *backend->ops, WeightsAs::kInt8);
-  const auto layers = PlanWeights(config, checkpoint, *backend->ops, WeightsAs::kInt8Layers);
+  const auto all = PlanWeights(config, **checkpoint, *backend->ops, WeightsAs::kInt8);
+  const auto layers = PlanWeights(config, **checkpoint, *backend->ops, WeightsAs::kInt8Layers);
   ASSERT_TRUE(all.ok() && layers.ok()) << all.status() << layers.status();
   for (const WeightLayout& layout : {*all, *layers}) {
     EXPECT_EQ(layout.layers[0].qkv.format, WeightFormat::Int8());
