@@ -23,8 +23,9 @@ constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
 // AVX-512 and NEON have 32 registers for vectors, others 16.
 constexpr bool kHasManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
 
-// Vectors of outputs of a tile of so many rows: enough chains of additions, and sums that fit the registers.
-constexpr int TileVectors(int rows) { return kHasManyRegisters || rows <= kGroupRows ? 2 : 1; }
+// Vectors of outputs of a tile of so many rows: two share the loads of activations. With 8 rows three of their
+// sums do not fit 16 registers, which costs less than those loads where two threads share a core.
+constexpr int TileVectors(int rows) { return kHasManyRegisters || rows <= 2 * kGroupRows ? 2 : 1; }
 
 // Groups of rows of a tile, where one tile holds all rows or several do. Where registers are few, two vectors,
 // which share the loads of activations, are worth more than many rows, once weights are read again and again.
