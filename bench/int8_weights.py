@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What weights of 8 bits change, without and with embedding and head, beside the same model with its weights as they are stored. Standard library only.
+"""What weights of 8 bits change, with and without embedding and head, beside the same model with its weights as stored.
+Standard library only.
 
   bench/int8_weights.py --speed DIR --quality DIR [--bin build/release/bin] --out bench/results/cpu_int8_weights.json
 

@@ -223,9 +223,8 @@ const float* PackRows(ThreadPool& pool, const TensorView& x, int64_t first_row, 
 }
 
 void MultiplyBlock(ThreadPool& pool, const GemmJob& job) {
-  constexpr int64_t kRowsPerStream = 10;
   const int64_t num_panels = NumPanels(job.weight.n);
-  const int64_t num_ranges = NumRanges(job, pool.num_threads(), kRowsPerStream);
+  const int64_t num_ranges = NumRanges(job, pool.num_threads());
   pool.ParallelFor(num_ranges, [&](int64_t range, int) {
     thread_local GemmScratch scratch;
     HWY_DYNAMIC_DISPATCH(MultiplyPanels)
@@ -238,8 +237,7 @@ void MultiplyBlock(ThreadPool& pool, const GemmJob& job) {
 void Gemm(ThreadPool& pool, const GemmArgs& args) {
   const int64_t num_rows = args.x.rows();
   if (num_rows == 0 || args.weight.n == 0) return;
-  const auto row_bytes = args.weight.k * static_cast<int64_t>(sizeof(float));
-  const int64_t block_rows = RowsPerBlock(num_rows, row_bytes, kGroupRows);
+  const int64_t block_rows = RowsPerBlock(num_rows, args.weight.k);
   for (int64_t row = 0; row < num_rows; row += block_rows) {
     GemmJob job{ProductOfRows(args, row, std::min(block_rows, num_rows - row))};
     job.x = PackRows(pool, args.x, row, job.num_rows);

@@ -11,6 +11,8 @@
 
 namespace tandem::cpu {
 
+// Rows per group of packed activations.
+inline constexpr int kGroupRows = 4;
 // The most rows of one block.
 inline constexpr int64_t kBlockRows = 256;
 // Inputs of one block when its rows take several tiles: its weights stay in L1 from tile to tile.
@@ -36,27 +38,28 @@ inline BlockProduct ProductOfRows(const GemmArgs& args, int64_t first_row, int64
           .output = args.output};
 }
 
-// Rows of each block but the last: as even as whole `unit`s allow, and so many that their packed
+// Rows of each block but the last: as even as whole groups allow, and so many that their packed
 // activations take this much of the L2 cache, where each panel finds them again.
-constexpr int64_t RowsPerBlock(int64_t num_rows, int64_t row_bytes, int64_t unit) {
+constexpr int64_t RowsPerBlock(int64_t num_rows, int64_t k) {
   constexpr int64_t kActivationBytes = int64_t{1} << 20;
   constexpr int64_t kFewestRows = 48;  // beside which the weights' own stream takes little time
-  const int64_t fitting = kActivationBytes / std::max<int64_t>(row_bytes, 1);
-  const int64_t most = std::clamp(fitting, kFewestRows, kBlockRows) / unit * unit;
+  const auto row_bytes = static_cast<int64_t>(sizeof(float)) * std::max<int64_t>(k, 1);
+  const int64_t fitting = kActivationBytes / row_bytes;
+  const int64_t most = std::clamp(fitting, kFewestRows, kBlockRows) / kGroupRows * kGroupRows;
   const int64_t num_blocks = (num_rows + most - 1) / most;
   const int64_t rows = (num_rows + num_blocks - 1) / num_blocks;
-  return (rows + unit - 1) / unit * unit;
+  return (rows + kGroupRows - 1) / kGroupRows * kGroupRows;
 }
 
 // Ranges of panels to hand out: so long that a thread's stream of weights is seldom interrupted, so
 // many that a thread which the machine holds up is not waited for, and equally many per thread.
-// rows_per_stream: as many rows cost as much time as the weights' stream.
-constexpr int64_t NumRanges(const BlockProduct& block, int num_threads, int64_t rows_per_stream) {
+constexpr int64_t NumRanges(const BlockProduct& block, int num_threads) {
   constexpr int64_t kRangeBytes = int64_t{1} << 20;
+  constexpr int64_t kRowsPerStream = 10;  // as many cost as much time as the weights' stream
   const int64_t num_panels = NumPanels(block.weight.n);
   const int64_t panel_bytes = PanelBytes(block.weight.format, block.weight.k);
   const int64_t cost =
-      num_panels * panel_bytes * std::max(block.num_rows, rows_per_stream) / rows_per_stream;
+      num_panels * panel_bytes * std::max(block.num_rows, kRowsPerStream) / kRowsPerStream;
   const int64_t rounds = std::max<int64_t>(1, cost / kRangeBytes / num_threads);
   return std::min(rounds * num_threads, num_panels);
 }

@@ -10,8 +10,7 @@
 
 namespace tandem::cpu {
 
-// Rows per group of packed activations, groups per register tile at most.
-inline constexpr int kGroupRows = 4;
+// Groups of rows per register tile at most.
 inline constexpr int kTileGroups = 3;
 inline constexpr int kTileRows = kGroupRows * kTileGroups;
 
