@@ -237,7 +237,8 @@ TEST(TraceFileTest, UpGivesEachOfItsProcessesAFile) {
   const std::string path = fmt::format("{}/tandem_up_traces_{}", testing::TempDir(), getpid());
   auto up = ChildProcess::Start(
       {"up", std::string("--model=") + TANDEM_SOURCE_DIR "/models/sample", "--port=0", "--no-http",
-       "--unified=0", "--threads=1", "--profile-at-start=off", "--trace-file=" + path},
+       "--unified=0", "--threads=1", "--profile-at-start=off", "--canary-seconds=0",
+       "--trace-file=" + path},
       DaemonBinary());
   ASSERT_TRUE(up.ok()) << up.status();
   Client client(up->TakeReadyLine());
