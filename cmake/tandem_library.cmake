@@ -1,5 +1,5 @@
 # One target per concept.
-#   tandem_library(NAME SOURCES a.cc ... DEPS lib ... [ONE_BY_ONE]) target tandem_NAME, a static library
+#   tandem_library(NAME SOURCES a.cc ... DEPS lib ... [HOT]) target tandem_NAME, a static library
 #   tandem_test(NAME SOURCES a_test.cc ... DEPS lib ...
 #               [LABELS l ...] [TIMEOUT seconds] [ARGS ...]) a gtest binary and one ctest of that name
 #   tandem_long_test(NAME COMMAND ... [ENVIRONMENT A=B])    a ctest of make test-long alone
@@ -11,20 +11,23 @@
 # What uses gRPC, known by what it is linked with.
 set(TANDEM_GRPC_USERS tandem_proto tandem_router tandem_server tandem_test_cluster gRPC::grpc++)
 
-# tandem_precompile(TARGET DEPS lib ... [TEST]) chooses the target's precompiled headers
-# (precompiled.cmake).
+# tandem_precompile(TARGET DEPS lib ... [TEST] [HOT]) chooses the target's precompiled headers and its
+# optimisation (precompiled.cmake). HOT: its loops over tensors decide how fast an answer comes.
 function(tandem_precompile name)
-  cmake_parse_arguments(arg "TEST" "" "DEPS" ${ARGN})
+  cmake_parse_arguments(arg "TEST;HOT" "" "DEPS" ${ARGN})
   set(headers tandem_headers)
   foreach(dep ${arg_DEPS})
     if(dep IN_LIST TANDEM_GRPC_USERS)
       set(headers tandem_headers_grpc)
     endif()
   endforeach()
+  if(TANDEM_QUICK AND NOT arg_HOT)
+    set(headers tandem_headers_grpc)  # a third set, optimised less, would take longer than it saves
+  endif()
   if(arg_TEST)
     set(headers ${headers}_test)
   endif()
-  if(arg_TEST OR (TANDEM_QUICK AND headers STREQUAL "tandem_headers_grpc"))
+  if(headers MATCHES "_test$" OR (TANDEM_QUICK AND headers STREQUAL "tandem_headers_grpc"))
     tandem_optimise_less(${name})
   endif()
   if(TANDEM_PRECOMPILED)
@@ -33,8 +36,8 @@ function(tandem_precompile name)
 endfunction()
 
 # Small files cost the compiler more for the headers that they include than for what they say, so
-# several files of a target are compiled as one. A target whose files the compiler takes long for says
-# ONE_BY_ONE, so that an edit compiles no other file again.
+# several files of a target are compiled as one. A target of kernels says HOT: the compiler takes long for
+# each of its files, and an edit shall compile no other file again.
 function(tandem_compile_together name)
   if(TANDEM_PRECOMPILED)
     set_property(GLOBAL APPEND PROPERTY TANDEM_TOGETHER ${name})
@@ -44,7 +47,7 @@ endfunction()
 # Called when all targets have their sources. CMake's own UNITY_BUILD would write absolute paths into the
 # files, so that no clone found in the compiler cache what another one has compiled. A source that has
 # definitions of its own, or that is generated, is compiled by itself.
-set(TANDEM_FILES_TOGETHER 16)
+set(TANDEM_FILES_TOGETHER 32)
 function(tandem_join_sources)
   get_property(targets GLOBAL PROPERTY TANDEM_TOGETHER)
   foreach(target ${targets})
@@ -71,17 +74,19 @@ function(tandem_join_sources)
   endforeach()
 endfunction()
 
-# Writes files that include the sources, TANDEM_FILES_TOGETHER each.
+# Writes files that include the sources, TANDEM_FILES_TOGETHER each or, to take equally long, fewer.
 function(tandem_write_joined target sources out)
   get_target_property(directory ${target} BINARY_DIR)
   set(files "")
   set(text "")
   set(count 0)
   list(LENGTH sources total)
+  math(EXPR parts "(${total} + ${TANDEM_FILES_TOGETHER} - 1) / ${TANDEM_FILES_TOGETHER}")
+  math(EXPR each "(${total} + ${parts} - 1) / ${parts}")
   foreach(source ${sources})
     string(APPEND text "#include \"${source}\"\n")
     math(EXPR count "${count} + 1")
-    math(EXPR rest "${count} % ${TANDEM_FILES_TOGETHER}")
+    math(EXPR rest "${count} % ${each}")
     if(rest EQUAL 0 OR count EQUAL total)
       list(LENGTH files index)
       set(file ${directory}/together/${target}_${index}.cc)
@@ -94,16 +99,18 @@ function(tandem_write_joined target sources out)
 endfunction()
 
 function(tandem_library name)
-  cmake_parse_arguments(arg "ONE_BY_ONE" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "HOT" "" "SOURCES;DEPS" ${ARGN})
   add_library(tandem_${name} STATIC ${arg_SOURCES})
   target_include_directories(tandem_${name} PUBLIC ${CMAKE_SOURCE_DIR})
   target_link_libraries(tandem_${name} PUBLIC ${arg_DEPS})
-  if(NOT GTest::gtest IN_LIST arg_DEPS)
-    tandem_precompile(tandem_${name} DEPS ${arg_DEPS})
-  else()
-    tandem_precompile(tandem_${name} DEPS ${arg_DEPS} TEST)
+  set(kind "")
+  if(GTest::gtest IN_LIST arg_DEPS)
+    set(kind TEST)
+  elseif(arg_HOT)
+    set(kind HOT)
   endif()
-  if(NOT arg_ONE_BY_ONE)
+  tandem_precompile(tandem_${name} DEPS ${arg_DEPS} ${kind})
+  if(NOT arg_HOT)
     tandem_compile_together(tandem_${name})
   endif()
 endfunction()

@@ -13,14 +13,11 @@
 namespace tandem {
 namespace {
 
-// Far above the values of any model, yet low enough that no product of them overflows.
-constexpr int32_t kMaxLayers = 1024;
 constexpr int32_t kMaxKvHeads = 1024;
 // The limits of the attention kernels.
 constexpr int32_t kMaxHeadDim = 256;
 constexpr int32_t kHeadDimStep = 8;
 constexpr int32_t kMinBlockTokens = 8;
-constexpr int32_t kMaxBlockTokens = 256;
 
 absl::Status CheckRange(std::string_view field, int32_t value, int32_t max) {
   if (value >= 1 && value <= max) return absl::OkStatus();
@@ -30,7 +27,7 @@ absl::Status CheckRange(std::string_view field, int32_t value, int32_t max) {
 }  // namespace
 
 absl::Status KvLayout::Validate() const {
-  RETURN_IF_ERROR(CheckRange("num_layers", num_layers, kMaxLayers));
+  RETURN_IF_ERROR(CheckRange("num_layers", num_layers, kMaxKvLayers));
   RETURN_IF_ERROR(CheckRange("num_kv_heads", num_kv_heads, kMaxKvHeads));
   if (head_dim < 1 || head_dim > kMaxHeadDim || head_dim % kHeadDimStep != 0) {
     return InvalidArgument("KV layout: head_dim={}: must be a multiple of {} up to {}", head_dim,

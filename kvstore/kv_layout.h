@@ -13,6 +13,11 @@ namespace tandem {
 // (docs/kv_wire_format.md).
 inline constexpr int64_t kMaxExtentBytes = 64 << 20;
 
+// The limits of a layout: far above the values of any model, yet low enough that no product of them
+// overflows.
+inline constexpr int32_t kMaxKvLayers = 1024;
+inline constexpr int32_t kMaxBlockTokens = 256;  // that of the attention kernels
+
 // The order of KV in memory, on the wire and in every tier. No other code knows it.
 //
 //   pool[layer][block][K|V][kv_head][token][row]

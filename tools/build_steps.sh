@@ -1,6 +1,6 @@
 # Sourced by demo.sh and chat.sh: the steps that both begin with. The caller sets `goal`, as "make demo", `steps`, how many
 # there are, and `jobs`, and is in the root of the tree.
-readonly MILLISECONDS_PER_STEP=3500  # of one core, on average, with nothing in the compiler cache
+readonly MILLISECONDS_PER_STEP=4200  # of one core, on average, with nothing in the compiler cache
 
 say() { printf '\n== %s\n' "$*"; }
 

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "kvstore/kv_layout.h"
 
 namespace tandem {
 namespace {
@@ -22,10 +23,6 @@ constexpr size_t kChainedHashAt = 16;
 constexpr size_t kTokensAt = 24;
 constexpr size_t kLayersAt = 28;
 constexpr size_t kChecksumsAt = 32;
-
-// The limits of KvLayout.
-constexpr uint32_t kMaxLayers = 1024;
-constexpr uint32_t kMaxTokens = 256;
 
 template <typename T>
 void Put(std::span<std::byte> out, size_t at, T value) {
@@ -46,9 +43,9 @@ absl::Status CheckFields(const StoreBlockHeader& header, uint8_t reserved) {
                            CodecName(CodecId::kMaskRice));
   }
   if (reserved != 0) return InvalidArgument("store block: reserved byte={}: must be 0", reserved);
-  if (header.tokens < 1 || header.tokens > kMaxTokens) {
+  if (header.tokens < 1 || header.tokens > kMaxBlockTokens) {
     return InvalidArgument("store block: tokens={}: must lie between 1 and {}", header.tokens,
-                           kMaxTokens);
+                           kMaxBlockTokens);
   }
   return absl::OkStatus();
 }
@@ -87,9 +84,9 @@ absl::StatusOr<StoreBlockHeader> ParseStoreBlockHeader(std::span<const std::byte
     return DataLoss("{} bytes do not begin with a store block", bytes.size());
   }
   const auto num_layers = Get<uint32_t>(bytes, kLayersAt);
-  if (num_layers < 1 || num_layers > kMaxLayers) {
+  if (num_layers < 1 || num_layers > kMaxKvLayers) {
     return DataLoss("store block: num_layers={}: must lie between 1 and {}", num_layers,
-                    kMaxLayers);
+                    kMaxKvLayers);
   }
   const size_t size = StoreHeaderBytes(static_cast<int32_t>(num_layers));
   if (bytes.size() < size) {

@@ -90,7 +90,7 @@ absl::Status BeginCompletion(const ServiceParts& parts, const AnswerFormat& form
   return absl::OkStatus();
 }
 
-std::vector<std::string> TextsOf(const CompletionRequest& completion) {
+std::vector<std::string> PromptTexts(const CompletionRequest& completion) {
   std::vector<std::string> texts;
   for (const v1::GenerateRequest& prompt : completion.prompts) texts.push_back(prompt.text());
   return texts;
@@ -98,7 +98,7 @@ std::vector<std::string> TextsOf(const CompletionRequest& completion) {
 
 void TokenizeFirst(const ServiceParts& parts, const AnswerFormat& format,
                    const std::shared_ptr<PendingCompletion>& pending) {
-  std::vector<std::string> texts = TextsOf(pending->completion);
+  std::vector<std::string> texts = PromptTexts(pending->completion);
   size_t bytes = 0;
   for (const std::string& text : texts) bytes += text.size();
   const auto encode =

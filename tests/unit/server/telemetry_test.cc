@@ -238,7 +238,7 @@ TEST(MetricsTableTest, EveryNumberIsAMetricOrForPeopleOnly) {
   EXPECT_EQ(missing, only_in_json);
 }
 
-std::string PageOf(const v1::GetStatusResponse& status) {
+std::string MetricsText(const v1::GetStatusResponse& status) {
   return Expose(StatusMetrics(status), ExpositionFormat::kText);
 }
 
@@ -252,7 +252,7 @@ TEST(MetricsPageTest, UnitsAreSecondsAndBytes) {
   link.set_operation_us(250);
   link.set_probe_gb_per_s(1.5);
   link.set_bytes(77);
-  const std::string page = PageOf(status);
+  const std::string page = MetricsText(status);
   EXPECT_THAT(page, HasSubstr("tandem_worker_heartbeat_age_seconds{worker=\"w\",role=\"\"} 1.5\n"));
   const std::string labels = R"({worker="w",peer="w",transport=""})";
   EXPECT_THAT(page, HasSubstr("tandem_link_operation_seconds" + labels + " 0.00025\n"));
@@ -271,7 +271,7 @@ TEST(MetricsPageTest, RefusalsOfTlsAreToldByServerPortAndReason) {
   v1::WorkerStatus& worker = *status.add_workers();
   worker.set_name("w");
   fill(*worker.mutable_load()->add_tls_refusals(), "kv", "untrusted", 4);
-  const std::string page = PageOf(status);
+  const std::string page = MetricsText(status);
   EXPECT_THAT(page, HasSubstr("tandem_tls_refused_total{server=\"router\",port=\"grpc\","
                               "reason=\"wrong_name\"} 3\n"));
   EXPECT_THAT(page, HasSubstr("tandem_tls_refused_total{server=\"w\",port=\"kv\","
@@ -291,7 +291,7 @@ TEST(MetricsPageTest, ALinkHasFailedAfterAHandOffOrAProbeFailed) {
   add("ipc");
   add("shm").set_failure("the connection was cut");
   add("tcp").set_probe_failure("too slow");
-  const std::string page = PageOf(status);
+  const std::string page = MetricsText(status);
   const std::string name = R"(tandem_link_failed{worker="w",peer="w",transport=)";
   EXPECT_THAT(page, HasSubstr(name + "\"ipc\"} 0\n"));
   EXPECT_THAT(page, HasSubstr(name + "\"shm\"} 1\n"));
@@ -306,7 +306,7 @@ TEST(MetricsPageTest, WhatEveryProcessReportsIsLabelledWithItsName) {
   worker.set_name("w");
   worker.mutable_load()->set_log_lines_dropped(3);
   worker.mutable_load()->mutable_connections()->set_open(4);
-  const std::string page = PageOf(status);
+  const std::string page = MetricsText(status);
   EXPECT_THAT(page, HasSubstr("# TYPE tandem_log_lines_dropped_total counter\n"
                               "tandem_log_lines_dropped_total{server=\"router\"} 1\n"
                               "tandem_log_lines_dropped_total{server=\"w\"} 3\n"));
@@ -329,7 +329,7 @@ TEST(MetricsPageTest, ErrorsOfPredictionsAreLabelledWithWhomTheyAreOf) {
   add("ttft", "", "");
   add("ttft", "p0", "");
   add("transfer", "p0", "d0");
-  const std::string page = PageOf(status);
+  const std::string page = MetricsText(status);
   const std::string name = "tandem_prediction_error_ratio";
   EXPECT_THAT(page, HasSubstr(name + R"({policy="auto",term="ttft"} 0.25)"));
   EXPECT_THAT(page, HasSubstr(name + R"({policy="auto",term="ttft",worker="p0"} 0.25)"));
@@ -339,7 +339,7 @@ TEST(MetricsPageTest, ErrorsOfPredictionsAreLabelledWithWhomTheyAreOf) {
 }
 
 TEST(MetricsPageTest, WhatHasNoSampleIsNotOnThePage) {
-  const std::string page = PageOf(v1::GetStatusResponse());
+  const std::string page = MetricsText(v1::GetStatusResponse());
   EXPECT_THAT(page, HasSubstr("tandem_requests_total 0\n"));
   EXPECT_THAT(page, Not(HasSubstr("tandem_resumes_total")));
   EXPECT_THAT(page, Not(HasSubstr("tandem_worker_ready")));

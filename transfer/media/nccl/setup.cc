@@ -17,7 +17,7 @@ constexpr size_t kSlotBytesAt = 24;
 constexpr size_t kIdAt = 56;
 static_assert(kIdAt + NcclSetup::kIdBytes + kSetupHashBytes == kNcclSetupBytes);
 
-constexpr uint32_t kMagic = 0x434e4454;  // "TDNC"
+constexpr uint32_t kNcclSetupMagic = 0x434e4454;  // "TDNC"
 
 bool HasId(const NcclSetup& setup) { return setup.id != decltype(setup.id){}; }
 
@@ -59,12 +59,12 @@ std::array<std::byte, kNcclSetupBytes> EncodeNcclSetup(const NcclSetup& setup) {
   StoreField(bytes, kEpochAt, 8, setup.epoch);
   StoreField(bytes, kSlotBytesAt, 8, setup.slot_bytes);
   std::ranges::copy(setup.id, bytes.begin() + kIdAt);
-  SealSetup(bytes, kMagic, kNcclSetupVersion);
+  SealSetup(bytes, kNcclSetupMagic, kNcclSetupVersion);
   return bytes;
 }
 
 absl::StatusOr<NcclSetup> ParseNcclSetup(std::span<const std::byte, kNcclSetupBytes> bytes) {
-  RETURN_IF_ERROR(CheckSetup(bytes, kMagic, kNcclSetupVersion, "NCCL setup"));
+  RETURN_IF_ERROR(CheckSetup(bytes, kNcclSetupMagic, kNcclSetupVersion, "NCCL setup"));
   const uint64_t kind = LoadField(bytes, kSetupKindAt, 1);
   const uint64_t code = LoadField(bytes, kSetupCodeAt, 1);
   if (kind < 1 || kind > 4) return InvalidArgument("NCCL setup of kind {}: unknown", kind);
