@@ -113,7 +113,8 @@ void MultiplyPanel(const GemmJob& job, int64_t panel, GemmScratch& scratch) {
   const int64_t tile_groups = TileGroups(job.num_rows);
   const int64_t num_tiles = (num_groups + tile_groups - 1) / tile_groups;
   const bool widen = job.num_rows > kWideningRows && W::kWidens;
-  const auto& tiles = widen ? kTiles<WidenedWeights> : kTiles<W>;
+  const bool cached = widen || (num_tiles > 1 && !W::kWidens);
+  const auto& tiles = cached ? kTiles<CachedWeights> : kTiles<W>;
   const std::byte* weights = job.weight.data + panel * PanelBytes(job.weight.format, k);
 
   const int64_t block_inputs = InputsPerBlock(job.num_rows, k);

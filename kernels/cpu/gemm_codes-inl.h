@@ -23,6 +23,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 struct CodedWeights {
   static constexpr bool kHasCodes = true;
   static constexpr bool kWidens = true;
+  static constexpr int kSinglePassRows = 2;  // scales take registers, too
   static constexpr int64_t kInputBytes = kCodeGroupBytes / kCodeGroupInputs;  // on average
   static_assert(kCodeGroupBytes % kCodeGroupInputs == 0);
   static_assert(kBlockInputs % kCodeGroupInputs == 0, "a block begins with a group");
@@ -75,16 +76,10 @@ HWY_INLINE void LoadWeights(const std::byte* codes, const V (&scales)[kVectors],
   }
 }
 
-// One row has too few chains of additions in two vectors to keep the adders busy.
-constexpr int CodesTileVectors(int rows) {
-  const int panel_vectors = kPanelOutputs / kLanes;
-  return std::min(panel_vectors, rows <= 2 ? 4 : TileVectors(rows));
-}
-
 // As Tile: each sum is one chain of fused multiply-adds in the order of the inputs.
 template <class W, int kRows>
 void CodesTile(const TileArgs& args) {
-  constexpr int kVectors = CodesTileVectors(kRows);
+  constexpr int kVectors = TileVectors<W>(kRows);
   const float* groups[kTileGroups];
   for (int g = 0; g < kTileGroups; ++g) {
     groups[g] = args.x + g * kGroupRows * args.num_inputs;

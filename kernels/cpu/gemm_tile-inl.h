@@ -23,9 +23,16 @@ constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
 // AVX-512 and NEON have 32 registers for vectors, others 16.
 constexpr bool kHasManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
 
-// Vectors of outputs of a tile of so many rows: two share the loads of activations. With 8 rows three of their
-// sums do not fit 16 registers, which costs less than those loads where two threads share a core.
-constexpr int TileVectors(int rows) { return kHasManyRegisters || rows <= 2 * kGroupRows ? 2 : 1; }
+// Vectors of outputs of a tile of so many rows. Few rows take less time than their stream of weights, which shall
+// pass once, in order: they take all vectors of a panel, or four, whose chains of additions keep the adders busy.
+// Of more rows two vectors share the loads of activations. With 8 rows three of their sums do not fit 16
+// registers, which costs less than those loads where two threads share a core.
+template <class W>
+constexpr int TileVectors(int rows) {
+  constexpr int64_t kPanelVectors = kPanelOutputs / kLanes;
+  if (rows <= W::kSinglePassRows) return std::min<int64_t>(kPanelVectors, 4);
+  return kHasManyRegisters || rows <= 2 * kGroupRows ? 2 : 1;
+}
 
 // Groups of rows of a tile, where one tile holds all rows or several do. Where registers are few, two vectors,
 // which share the loads of activations, are worth more than many rows, once weights are read again and again.
@@ -52,6 +59,7 @@ template <int64_t kElementBytes>
 struct FloatWeights {
   static constexpr bool kHasCodes = false;
   static constexpr bool kStreamed = true;
+  static constexpr int kSinglePassRows = kGroupRows;  // 16 registers do not hold all sums of 4
   static constexpr bool kWidens = kElementBytes < 4;
   static constexpr int64_t kBytes = kElementBytes;
   static constexpr int64_t kInputBytes = kPanelOutputs * kElementBytes;  // of a panel, at one input
@@ -97,9 +105,10 @@ struct F32Weights : FloatWeights<4> {
   }
 };
 
-// A block that Widen wrote to the scratch memory: it is in L1 already.
-struct WidenedWeights : F32Weights {
+// A block that Widen wrote to the scratch memory, or of f32 weights that several tiles read: it is in L1 already.
+struct CachedWeights : F32Weights {
   static constexpr bool kStreamed = false;
+  static constexpr int kSinglePassRows = 0;
 };
 
 // Weights come from memory, each once: from far ahead into L2, where `fetch` says, so that enough
@@ -160,7 +169,7 @@ HWY_INLINE void StoreTileSums(const TileArgs& args, int output, const V (&sums)[
 // Each sum is one chain of fused multiply-adds in the order of the inputs, whatever the tile.
 template <class W, int kRows>
 void Tile(const TileArgs& args) {
-  constexpr int kVectors = TileVectors(kRows);
+  constexpr int kVectors = TileVectors<W>(kRows);
   const float* groups[kTileGroups];
   for (int g = 0; g < kTileGroups; ++g) {
     groups[g] = args.x + g * kGroupRows * args.num_inputs;
