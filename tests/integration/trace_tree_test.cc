@@ -235,11 +235,11 @@ TEST(TraceFlagsTest, WhatCannotBeUsedEndsTheStartAndIsNamed) {
 
 TEST(TraceFileTest, UpGivesEachOfItsProcessesAFile) {
   const std::string path = fmt::format("{}/tandem_up_traces_{}", testing::TempDir(), getpid());
-  auto up = ChildProcess::Start(
-      {"up", std::string("--model=") + TANDEM_SOURCE_DIR "/models/sample", "--port=0", "--no-http",
-       "--unified=0", "--threads=1", "--profile-at-start=off", "--canary-seconds=0",
-       "--trace-file=" + path},
-      DaemonBinary());
+  auto up =
+      ChildProcess::Start({"up", std::string("--model=") + TANDEM_SOURCE_DIR "/models/sample",
+                           "--port=0", "--no-http", "--unified=0", "--threads=1",
+                           "--profile-at-start=off", "--canary-seconds=0", "--trace-file=" + path},
+                          DaemonBinary());
   ASSERT_TRUE(up.ok()) << up.status();
   Client client(up->TakeReadyLine());
   ASSERT_TRUE(client.WaitUntilConnected(std::chrono::minutes(1)));
