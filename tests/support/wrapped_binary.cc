@@ -5,16 +5,29 @@
 
 #include <cstdio>
 #include <fstream>
+#include <vector>
 
 #include "fmt/format.h"
 #include "gtest/gtest.h"
 
 namespace tandem {
+namespace {
+
+// Scripts that are removed when the test program ends.
+struct Scripts {
+  ~Scripts() {
+    for (const std::string& path : paths) unlink(path.c_str());
+  }
+  std::vector<std::string> paths;
+};
+
+}  // namespace
 
 std::string WrappedBinary(const std::string& before, const std::string& after) {
-  static int count = 0;
+  static Scripts scripts;
   const std::string path =
-      fmt::format("{}/tandem_wrapped_{}_{}.sh", testing::TempDir(), getpid(), ++count);
+      fmt::format("{}/tandem_wrapped_{}_{}.sh", testing::TempDir(), getpid(), scripts.paths.size());
+  scripts.paths.push_back(path);
   std::ofstream(path) << "#!/bin/sh\n"
                       << before << "\nexec " << TANDEM_BINARY << " \"$@\" " << after << "\n";
   chmod(path.c_str(), 0755);

@@ -45,6 +45,18 @@ TEST(CheckPortsTest, DifferentAddressesMayHaveTheSamePort) {
   EXPECT_THAT(findings.all(), IsEmpty());
 }
 
+// Each is compared with all before it, not with the first of its number alone.
+TEST(CheckPortsTest, TheSameAddressAndPortAsASecondOneIsAnError) {
+  Findings findings;
+  CheckPorts({{"a", "--port", "127.0.0.1", 9000},
+              {"b", "--port", "127.0.0.2", 9000},
+              {"c", "--port", "127.0.0.2", 9000}},
+             PortUse::kNotAsked, findings);
+  ASSERT_THAT(findings.all(), SizeIs(1));
+  EXPECT_EQ(findings.all()[0].part, "c");
+  EXPECT_THAT(findings.all()[0].text, HasSubstr("also --port of b"));
+}
+
 TEST(FindingsTest, ErrorsOfSeveralPartsAreOneFinding) {
   Findings findings;
   findings.Add(Severity::kWarning, "a", "x");
