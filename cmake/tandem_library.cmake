@@ -12,7 +12,7 @@
 set(TANDEM_GRPC_USERS tandem_proto tandem_router tandem_server tandem_test_cluster gRPC::grpc++)
 
 # tandem_precompile(TARGET DEPS lib ... [TEST] [HOT]) chooses the target's precompiled headers and its
-# optimisation (precompiled.cmake). HOT: its loops over tensors decide how fast an answer comes.
+# optimisation (precompiled.cmake). HOT: it computes or moves tensors, which decides how fast an answer comes.
 function(tandem_precompile name)
   cmake_parse_arguments(arg "TEST;HOT" "" "DEPS" ${ARGN})
   set(headers tandem_headers)
@@ -36,7 +36,7 @@ function(tandem_precompile name)
 endfunction()
 
 # Small files cost the compiler more for the headers that they include than for what they say, so
-# several files of a target are compiled as one. A target of kernels says HOT: the compiler takes long for
+# several files of a target are compiled as one. Not so where a target says HOT: the compiler takes long for
 # each of its files, and an edit shall compile no other file again.
 function(tandem_compile_together name)
   if(TANDEM_PRECOMPILED)
