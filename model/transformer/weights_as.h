@@ -28,7 +28,7 @@ constexpr std::string_view Name(WeightsAs as) {
 }
 
 // Of embedding and head: kStored or kInt8.
-constexpr WeightsAs OfVocabulary(WeightsAs as) {
+inline WeightsAs OfVocabulary(WeightsAs as) {
   return as == WeightsAs::kInt8Layers ? WeightsAs::kStored : as;
 }
 
