@@ -30,13 +30,19 @@ def configured(root):
     build = root / "build" / PRESET
     status, output = run(["cmake", "--preset", PRESET], root)
     if status == 0:
-        headers = [f"proto/tandem/v1/{proto.stem}{suffix}"
-                   for proto in sorted((root / "proto" / "tandem" / "v1").glob("*.proto"))
-                   for suffix in (".pb.h", ".grpc.pb.h")]
+        headers = [header for proto in sorted((root / "proto" / "tandem" / "v1").glob("*.proto"))
+                   for header in _generated_headers(proto)]
         status, output = run(["cmake", "--build", str(build), "--target", *headers], root)
     if status != 0:
         return None, output[-3000:]
     return Compilation(root, build, _read_commands(root, build)), ""
+
+
+def _generated_headers(proto):
+    """What is generated of a .proto file, below the build folder; only a service has stubs of gRPC."""
+    has_service = any(line.startswith("service ") for line in proto.read_text().splitlines())
+    return [f"proto/tandem/v1/{proto.stem}{suffix}"
+            for suffix in ([".pb.h", ".grpc.pb.h"] if has_service else [".pb.h"])]
 
 
 def _read_commands(root, build):
