@@ -25,7 +25,12 @@ add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-pthread>")
 # there, too. All that use the headers of tests are compiled so; with TANDEM_QUICK, for which the compiler's time
 # counts more than that of an answer, all but the kernels, too.
 function(tandem_optimise_less name)
-  target_compile_options(${name} PRIVATE "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-Og>")
+  set(options -Og)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # With -Og GCC follows fewer values and may take a set variable for one that is not.
+    list(APPEND options -Wno-maybe-uninitialized)
+  endif()
+  target_compile_options(${name} PRIVATE "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:${options}>")
 endfunction()
 
 if(NOT TANDEM_PRECOMPILED)
