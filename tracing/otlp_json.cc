@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
@@ -72,7 +73,7 @@ std::string ToOtlpJson(const TraceResource& resource, std::span<const EndedTrace
   Json resource_spans = {{"resource", {{"attributes", AttributesJson(resource.attributes)}}},
                          {"scopeSpans", Json::array({std::move(scope_spans)})}};
   Json request = {{"resourceSpans", Json::array({std::move(resource_spans)})}};
-  return request.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return JsonText(request);
 }
 
 }  // namespace tandem

@@ -3,6 +3,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "bench/serving/http_streams.h"
 #include "bench/serving/openai_messages.h"
@@ -130,7 +131,7 @@ class OpenAiBackend final : public Backend {
         {"model", model_}, {"prompt", PoolText()}, {"add_special_tokens", false}};
     const auto answer = Fetch({.url = options_.base_url + "/tokenize",
                                .headers = options_.headers,
-                               .body = body.dump(),
+                               .body = JsonText(body),
                                .tls = options_.tls});
     if (!answer.ok() || answer->code != kHttpOk) return;
     constexpr size_t kLeast = 16;

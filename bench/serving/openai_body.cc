@@ -1,5 +1,6 @@
 #include "bench/serving/openai_body.h"
 
+#include "base/json.h"
 #include "base/status.h"
 #include "bench/serving/prompt.h"
 #include "nlohmann/json.hpp"
@@ -9,9 +10,7 @@ namespace {
 
 using SortedJson = nlohmann::json;
 
-SortedJson ParseBody(const std::string& text) {
-  return SortedJson::parse(text, nullptr, /*allow_exceptions=*/false);
-}
+SortedJson ParseBody(const std::string& text) { return ParseJson(text); }
 
 }  // namespace
 
@@ -32,7 +31,7 @@ std::string MakeOpenAiBody(const OpenAiBody& body, const ScheduledRequest& reque
     json["max_tokens"] = request.output_tokens;
   }
   if (!body.extra_json.empty()) json.update(ParseBody(body.extra_json));
-  return json.dump();
+  return JsonText(json);
 }
 
 absl::Status CheckExtraBody(const std::string& text) {

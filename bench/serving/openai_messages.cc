@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
 
@@ -10,10 +11,6 @@ namespace tandem::loadgen {
 namespace {
 
 using SortedJson = nlohmann::json;
-
-SortedJson Parse(std::string_view text) {
-  return SortedJson::parse(text, nullptr, /*allow_exceptions=*/false);
-}
 
 // The member of that name; null when there is none or `json` is no object.
 const SortedJson& Member(const SortedJson& json, const char* name) {
@@ -72,7 +69,7 @@ absl::StatusCode CodeOf(long http) {
 }  // namespace
 
 absl::StatusOr<ServerInfo> ParseModels(std::string_view json, const std::string& wanted) {
-  const SortedJson answer = Parse(json);
+  const SortedJson answer = ParseJson(json);
   const SortedJson& models = Member(answer, "data");
   if (!models.is_array() || models.empty()) {
     return InvalidArgument("the answer of /v1/models names no model");
@@ -90,7 +87,7 @@ absl::StatusOr<ServerInfo> ParseModels(std::string_view json, const std::string&
 
 std::vector<int32_t> ParseTokens(std::string_view json) {
   std::vector<int32_t> tokens;
-  const SortedJson answer = Parse(json);
+  const SortedJson answer = ParseJson(json);
   const SortedJson& ids = Member(answer, "tokens");
   if (!ids.is_array()) return tokens;
   for (const SortedJson& id : ids) {
@@ -102,7 +99,7 @@ std::vector<int32_t> ParseTokens(std::string_view json) {
 
 std::string ErrorText(std::string_view body) {
   constexpr size_t kMostBytes = 300;
-  const SortedJson answer = Parse(body);
+  const SortedJson answer = ParseJson(body);
   const SortedJson& error = Member(answer, "error");
   std::string text = TextOr(error, TextOr(Member(error, "message"), std::string(body)));
   if (text.size() > kMostBytes) text.resize(kMostBytes);
@@ -120,7 +117,7 @@ bool OpenAiAnswer::Add(std::string_view data) {
     done_ = true;
     return false;
   }
-  const SortedJson event = Parse(data);
+  const SortedJson event = ParseJson(data);
   if (!event.is_object()) {
     end_.status = DataLoss("an event of the stream is no JSON object");
     return false;

@@ -7,12 +7,12 @@
 #include <map>
 #include <utility>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "bench/serving/report_html.h"
 #include "bench/serving/report_json.h"
 #include "bench/serving/report_text.h"
 #include "fmt/format.h"
-#include "nlohmann/json.hpp"
 
 namespace tandem::loadgen {
 namespace {
@@ -126,14 +126,14 @@ absl::Status Publish(const ServeBenchOptions& options, const Outcome& outcome,
   AddProbes(probes, json);
   if (extras.add_to_json) extras.add_to_json(json);
   if (extras.json_on_stdout) {
-    fmt::print("{}\n", json.dump(1));
+    fmt::print("{}\n", JsonText(json, 1));
   } else {
     fmt::print("{}{}{}", extras.heading,
                TextReport(outcome.description, outcome.summary, options.report), extras.text);
   }
   std::fflush(stdout);
   if (options.files.details) AddDetails(outcome.run, options.summary.ignore_eos, json);
-  RETURN_IF_ERROR(WriteFile(options.files.json, json.dump(1) + "\n"));
+  RETURN_IF_ERROR(WriteFile(options.files.json, JsonText(json, 1) + "\n"));
   if (!options.files.requests.empty()) {
     RETURN_IF_ERROR(WriteFile(options.files.requests, RequestLines(outcome.run, options.summary)));
   }

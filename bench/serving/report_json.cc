@@ -3,6 +3,7 @@
 #include <cmath>
 #include <ctime>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
@@ -206,7 +207,7 @@ void AddDetails(const RunResult& run, bool ignore_eos, Json& json) {
 std::string RequestLines(const RunResult& run, const SummaryOptions& options) {
   std::string lines;
   for (const RequestRecord& record : run.records) {
-    lines += RequestJson(record, options).dump(-1, ' ', false, Json::error_handler_t::replace);
+    lines += JsonText(RequestJson(record, options));
     lines += '\n';
   }
   return lines;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "bench/serving/progress.h"
 #include "bench/serving/report_json.h"
@@ -157,7 +158,7 @@ absl::Status RunSweep(const SweepPlan& plan, const std::string& folder, SweepMod
   }
   RETURN_IF_ERROR(store.Write("report.md", SweepMarkdown(plan, all)));
   RETURN_IF_ERROR(store.Write("report.html", SweepHtml(plan, all)));
-  RETURN_IF_ERROR(store.Write("sweep.json", SweepJson(plan, all).dump() + "\n"));
+  RETURN_IF_ERROR(store.Write("sweep.json", JsonText(SweepJson(plan, all)) + "\n"));
   fmt::print("report: report.md, report.html and sweep.json in {}\n", folder);
   return absl::OkStatus();
 }

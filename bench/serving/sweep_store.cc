@@ -7,6 +7,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "base/json.h"
 #include "base/status.h"
 
 namespace tandem::loadgen {
@@ -20,7 +21,7 @@ std::string Difference(const Json& saved, const Json& wanted) {
     const auto found = saved.find(name);
     if (found == saved.end()) return fmt::format("it has no {}", name);
     if (*found != value) {
-      return fmt::format("its {} is {} and not {}", name, found->dump(), value.dump());
+      return fmt::format("its {} is {} and not {}", name, JsonText(*found), JsonText(value));
     }
   }
   return {};
@@ -42,13 +43,13 @@ absl::StatusOr<std::optional<Json>> SweepStore::Find(const SweepPlan& plan, cons
   if (!file) return std::nullopt;
   std::stringstream text;
   text << file.rdbuf();
-  const Json saved = Json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  Json saved = ParseOrderedJson(text.str()).value;
   std::string difference = "it is no result of a sweep";
   if (saved.is_object() && saved.contains("point") && saved.contains("schedule_hash") &&
       saved.contains("result") && saved["point"].is_object() && saved["result"].is_object()) {
     difference = Difference(saved["point"], KeyOf(plan, point));
     if (difference.empty() && saved["schedule_hash"] != schedule_hash) {
-      difference = fmt::format("it ran schedule {} and not {}", saved["schedule_hash"].dump(),
+      difference = fmt::format("it ran schedule {} and not {}", JsonText(saved["schedule_hash"]),
                                schedule_hash);
     }
   }
@@ -61,7 +62,7 @@ absl::Status SweepStore::Save(const SweepPlan& plan, const SweepPoint& point,
                               const std::string& schedule_hash, const Json& result) const {
   const Json file = {
       {"point", KeyOf(plan, point)}, {"schedule_hash", schedule_hash}, {"result", result}};
-  return Write(FileNameOf(point), file.dump(1) + "\n");
+  return Write(FileNameOf(point), JsonText(file, 1) + "\n");
 }
 
 absl::Status SweepStore::Write(const std::string& name, const std::string& text) const {

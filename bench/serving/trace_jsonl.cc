@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "bench/serving/lengths.h"
 #include "bench/serving/trace.h"
@@ -32,7 +33,7 @@ absl::StatusOr<int32_t> LengthIn(const SortedJson& row, const char* name) {
 }  // namespace
 
 absl::StatusOr<TraceRequest> ParseJsonRow(std::string_view line, double seconds_per_unit) {
-  const SortedJson row = SortedJson::parse(line, nullptr, /*allow_exceptions=*/false);
+  const SortedJson row = ParseJson(line);
   if (!row.is_object()) return InvalidArgument("it is no JSON object");
   TraceRequest request;
   ASSIGN_OR_RETURN(const double time, NumberIn(row, "timestamp"));

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "model/checkpoint/strict_json.h"
 #include "nlohmann/json.hpp"
@@ -15,7 +16,6 @@ namespace tandem {
 namespace {
 
 using Json = nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "tandem-cost-model";
 constexpr int32_t kVersion = 1;
@@ -307,7 +307,7 @@ std::string WriteCostParameters(const CostParameters& parameters) {
                                {"max", one.max},
                                {"spread", one.spread}});
   }
-  return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return JsonText(json, 1) + "\n";
 }
 
 absl::StatusOr<CostParameters> ParseCostParameters(std::string_view text) {

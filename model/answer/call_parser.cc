@@ -3,26 +3,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/json.h"
 #include "model/answer/mark.h"
 #include "nlohmann/json.hpp"
 
 namespace tandem {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Scan = JsonScanner::Result;
 
 constexpr size_t kMaxNameBytes = 256;  // of tools
 constexpr size_t kMaxMarkedName =
     512;  // of a name of a tool or a parameter, with the mark after it
-
-Json ParseToken(std::string_view text) {
-  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
-}
-
-std::string Quoted(std::string_view text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 // Models write what Python prints.
 std::string_view ScalarOf(std::string_view text) {
@@ -132,7 +124,7 @@ void CallParser::ReadString(char c) {
 }
 
 void CallParser::EndField() {
-  const Json field = ParseToken(token_);
+  const nlohmann::json field = ParseJson(token_);
   step_ = Step::kColon;
   if (field == "name" || field == "tool_name") {
     field_ = Field::kName;
@@ -168,7 +160,7 @@ void CallParser::BeginValue(char c) {
 
 void CallParser::EndString() {
   step_ = Step::kNext;
-  const Json value = ParseToken(token_);
+  const nlohmann::json value = ParseJson(token_);
   if (!value.is_string()) return Fail();
   const std::string& text = value.get_ref<const std::string&>();
   if (field_ == Field::kName && !SetName(text)) return Fail();
@@ -181,7 +173,7 @@ void CallParser::EndString() {
   size_t read = 0;
   while (read < object.size() && result == Scan::kMore) result = scanner.Push(object[read++]);
   if (object.empty() || object[0] != '{' || result != Scan::kDone || read < object.size() ||
-      !Json::accept(object)) {
+      !IsJson(object)) {
     return Fail();
   }
   arguments_ = object;
@@ -195,7 +187,7 @@ void CallParser::ReadScalar(std::string_view text, size_t& at) {
   }
   if (at == text.size()) return;
   step_ = Step::kNext;
-  if (!Json::accept(token_)) return Fail();
+  if (!IsJson(token_)) return Fail();
   if (field_ != Field::kArguments) return;
   if (token_ != "null") return Fail();
   arguments_ = "{}";
@@ -284,10 +276,10 @@ void CallParser::AddPair(const std::string& key, std::string_view value) {
   if (value.starts_with('\n')) value.remove_prefix(1);
   if (value.ends_with('\n')) value.remove_suffix(1);
   arguments_ += num_pairs_++ == 0 ? "{" : ", ";
-  arguments_ += Quoted(key) + ": ";
+  arguments_ += JsonString(key) + ": ";
   const std::string_view scalar = ScalarOf(Trimmed(value));
-  const bool is_text = strings_.contains(std::make_pair(name_, key)) || !Json::accept(scalar);
-  arguments_ += is_text ? Quoted(value) : std::string(scalar);
+  const bool is_text = strings_.contains(std::make_pair(name_, key)) || !IsJson(scalar);
+  arguments_ += is_text ? JsonString(value) : std::string(scalar);
 }
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <utility>
 
+#include "base/json.h"
 #include "model/answer/answer_reader.h"
 #include "model/answer/json_scanner.h"
 #include "model/answer/mark.h"
@@ -58,7 +59,7 @@ Json WithCalls(int num_calls, const CallStyle& style) {
   for (int i = 0; i < num_calls; ++i) {
     Json function = Json::object();
     function["name"] = kNames[i];
-    function["arguments"] = style.string_arguments ? Json(Arguments().dump()) : Arguments();
+    function["arguments"] = style.string_arguments ? Json(JsonText(Arguments())) : Arguments();
     Json call = Json::object();
     call["id"] = IdOf(style.id, i);
     call["type"] = "function";
@@ -85,9 +86,10 @@ std::optional<std::string> Rendered(const ChatTemplate& chat, const Json& assist
   if (!assistant.is_null()) input.messages.push_back(assistant);
   if (ends == Ends::kGoesOn) input.messages.push_back(question);
   if (tools == Tools::kGiven) {
-    input.tools = Json::parse(R"([{"type": "function", "function": {"name": "probe_declared",
+    input.tools = ParseOrderedJson(R"([{"type": "function", "function": {"name": "probe_declared",
         "description": "probe", "parameters": {"type": "object", "properties": {"probe_first":
-        {"type": "string", "description": "probe"}}, "required": ["probe_first"]}}}])");
+        {"type": "string", "description": "probe"}}, "required": ["probe_first"]}}}])")
+                      .value;
   }
   const absl::StatusOr<std::vector<TextPart>> parts = chat.Render(input);
   if (!parts.ok()) return std::nullopt;
@@ -167,7 +169,7 @@ std::optional<Core> JsonCore(std::string_view text, size_t from, size_t name) {
   for (size_t begin = text.find('{', from); begin < name; begin = text.find('{', begin + 1)) {
     const size_t end = ObjectEnd(text, begin);
     if (end == kNone || end < name) continue;
-    const Json object = Json::parse(text.substr(begin, end - begin), nullptr, false);
+    const nlohmann::json object = ParseJson(text.substr(begin, end - begin));
     if (!object.is_object() || (!object.contains("name") && !object.contains("tool_name")))
       continue;
     return Core{begin, end, {.form = Form::kJson}};
@@ -271,7 +273,7 @@ bool Reads(const AnswerMarkup& markup, std::string_view text, int num_calls) {
     if (events[i].kind != AnswerEvent::Kind::kCallBegin || events[i].name != kNames[i / 3])
       return false;
     if (events[i + 1].kind != AnswerEvent::Kind::kArguments) return false;
-    if (Json::parse(events[i + 1].text, nullptr, false) != Arguments()) return false;
+    if (ParseOrderedJson(events[i + 1].text).value != Arguments()) return false;
   }
   return true;
 }

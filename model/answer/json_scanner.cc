@@ -3,9 +3,9 @@
 #include <cctype>
 #include <string_view>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "model/answer/mark.h"
-#include "nlohmann/json.hpp"
 
 namespace tandem {
 namespace {
@@ -56,7 +56,7 @@ Result JsonScanner::InString(char c) {
 }
 
 Result JsonScanner::EndScalar(char c) {
-  if (!nlohmann::json::accept(scalar_)) return Result::kError;
+  if (!IsJson(scalar_)) return Result::kError;
   scalar_.clear();
   state_ = State::kNext;
   return IsSpace(c) ? Result::kMore : InContainer(c);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "model/answer/answer_markup.h"
 #include "model/answer/mark.h"
@@ -73,8 +74,7 @@ class PatternReader {
         "{}: the regular expression {} is not supported from character {} on; texts, white space "
         "and "
         "named groups are",
-        path_, Json(pattern_.substr(0, 200)).dump(-1, ' ', false, Json::error_handler_t::replace),
-        at_);
+        path_, JsonString(pattern_.substr(0, 200)), at_);
   }
 
   bool Skip(std::string_view text) {

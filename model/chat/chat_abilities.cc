@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "base/json.h"
+
 namespace tandem {
 namespace {
 
@@ -25,16 +27,18 @@ ChatJson Conversation(std::initializer_list<ChatJson> messages) {
 }
 
 ChatJson SomeTools() {
-  return ChatJson::parse(R"([{"type": "function", "function": {"name": "probe", "description": "",
+  return ParseOrderedJson(R"([{"type": "function", "function": {"name": "probe", "description": "",
       "parameters": {"type": "object", "properties": {"key": {"type": "string",
-      "description": ""}}, "required": ["key"]}}}])");
+      "description": ""}}, "required": ["key"]}}}])")
+      .value;
 }
 
 // An assistant calls a tool, whose answer follows.
 ChatJson ToolConversation(ChatJson content) {
   ChatJson assistant = Message("assistant", std::move(content));
-  assistant["tool_calls"] = ChatJson::parse(R"([{"id": "probe0001", "type": "function",
-      "function": {"name": "probe", "arguments": {"probe_key": "probe_value"}}}])");
+  assistant["tool_calls"] = ParseOrderedJson(R"([{"id": "probe0001", "type": "function",
+      "function": {"name": "probe", "arguments": {"probe_key": "probe_value"}}}])")
+                                .value;
   ChatJson tool = Message("tool", "probe-answer");
   tool["name"] = "probe";
   tool["tool_call_id"] = "probe0001";

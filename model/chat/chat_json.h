@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "model/chat/ordered_json.h"
+#include "base/json.h"
 
 namespace tandem {
 

@@ -1,6 +1,7 @@
 #include <fstream>
 #include <optional>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "model/chat/chat_template.h"
 #include "model/chat/jinja/lexer.h"
@@ -76,7 +77,7 @@ absl::Status ReadTemplates(const ConfigJson& value, ChatTemplateSource& source) 
 absl::Status ReadConfig(const std::string& path, ChatTemplateSource& source) {
   ASSIGN_OR_RETURN(const std::optional<std::string> text, ReadFile(path, kMaxConfigBytes));
   if (!text) return absl::OkStatus();
-  const ConfigJson config = ConfigJson::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const ConfigJson config = ParseJson(*text);
   if (!config.is_object()) return InvalidArgument("{}: not a JSON object", path);
   ReadSpecialTokens(config, source);
   const auto value = config.find("chat_template");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "base/json.h"
 #include "base/status.h"
 
 namespace tandem {
@@ -114,7 +115,7 @@ absl::StatusOr<nlohmann::json> ParseStrictJson(std::string_view text) {
   Checker checker(text);
   Json::sax_parse(text.begin(), text.end(), &checker);
   RETURN_IF_ERROR(checker.status());
-  Json value = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  Json value = ParseJson(text);
   if (value.is_discarded()) return InvalidArgument("not JSON");
   return value;
 }
@@ -154,7 +155,7 @@ std::string Shown(const nlohmann::json& value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return "an array";
   if (const auto* text = value.get_ptr<const std::string*>()) return Quoted(*text);
-  return value.dump();
+  return JsonText(value);
 }
 
 const nlohmann::json* FieldReader::Find(std::string_view name) const {

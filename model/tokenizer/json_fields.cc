@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "base/json.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "fmt/ranges.h"
 
 namespace tandem {
@@ -13,9 +15,10 @@ std::string Excerpt(const Json& value) {
   constexpr size_t kMaxLength = 60;
   if (value.is_object()) return "an object";
   if (value.is_array()) return "an array";
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() > kMaxLength) text = text.substr(0, kMaxLength) + "...";
-  return text;
+  std::string text = JsonText(value);
+  if (text.size() <= kMaxLength) return text;
+  text.resize(ValidUtf8Prefix(std::string_view(text).substr(0, kMaxLength)));
+  return text + "...";
 }
 
 std::optional<int32_t> AsIndex(const Json& value, int32_t limit) {

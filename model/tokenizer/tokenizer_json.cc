@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "fmt/ranges.h"
@@ -184,7 +185,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizerJson(std::string_view j
     return InvalidArgument("tokenizer.json: {} bytes; at most {} are read", json.size(),
                            kMaxJsonBytes);
   }
-  const Json document = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const Json document = ParseJson(json);
   if (document.is_discarded()) return InvalidArgument("tokenizer.json: not a JSON document");
   ASSIGN_OR_RETURN(const JsonFields root, JsonFields::Of(document, ""));
   RETURN_IF_ERROR(RefuseUnsupportedRoot(root));

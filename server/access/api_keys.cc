@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "fmt/format.h"
@@ -27,18 +28,14 @@ constexpr double kMostPerMinute = 1e12;
 constexpr double kMostWeight = 1e6;
 constexpr double kMostInFlight = 1 << 20;
 
-// The file as JSON. Copying and printing values recurses as deep as these are nested, so that is bounded.
-absl::StatusOr<Json> ParseJson(std::string_view text) {
-  constexpr int kMostLevels = 8;
-  bool is_too_deep = false;
-  const auto keep = [&is_too_deep](int depth, Json::parse_event_t, const Json&) {
-    is_too_deep = is_too_deep || depth > kMostLevels;
-    return depth <= kMostLevels;
-  };
-  Json json = Json::parse(text, keep, /*allow_exceptions=*/false);
-  if (is_too_deep) return InvalidArgument("it is nested more than {} levels deep", kMostLevels);
-  if (json.is_discarded()) return InvalidArgument("it is no JSON");
-  return json;
+absl::StatusOr<Json> ParseFile(std::string_view text) {
+  constexpr size_t kMostLevels = 8;
+  ParsedJson parsed = ParseOrderedJson(text, {.depth = kMostLevels});
+  if (!parsed.fault) return std::move(parsed.value);
+  if (parsed.fault->kind == JsonFault::Kind::kTooDeep) {
+    return InvalidArgument("it is nested more than {} levels deep", kMostLevels);
+  }
+  return InvalidArgument("it is no JSON");
 }
 
 absl::Status CheckFields(const Json& object, const std::string& what,
@@ -66,7 +63,7 @@ absl::StatusOr<double> ReadAmount(const Json& value, const std::string& what, do
     const double amount = value.get<double>();
     if (amount > 0 && amount <= most) return amount;
   }
-  return InvalidArgument("{}: {} is no number above 0 and up to {:g}", what, value.dump(), most);
+  return InvalidArgument("{}: {} is no number above 0 and up to {:g}", what, JsonText(value), most);
 }
 
 absl::StatusOr<TenantLimits> ReadLimits(const Json& object, const std::string& what) {
@@ -100,7 +97,7 @@ absl::StatusOr<std::vector<Scope>> ReadScopes(const Json& object, const std::str
   for (const Json& name : *found) {
     const auto at = std::ranges::find(kScopeNames, name.is_string() ? name.get<std::string>() : "");
     if (at == kScopeNames.end()) {
-      return InvalidArgument("{}.scopes: {} is none of {}", what, name.dump(),
+      return InvalidArgument("{}.scopes: {} is none of {}", what, JsonText(name),
                              fmt::join(kScopeNames, ", "));
     }
     scopes.push_back(static_cast<Scope>(at - kScopeNames.begin()));
@@ -140,7 +137,7 @@ Json LimitsJson(const TenantLimits& limits) {
 bool ApiKey::Has(Scope scope) const { return std::ranges::find(scopes, scope) != scopes.end(); }
 
 absl::StatusOr<AccessFile> AccessFile::Parse(std::string_view text) {
-  ASSIGN_OR_RETURN(const Json json, ParseJson(text));
+  ASSIGN_OR_RETURN(const Json json, ParseFile(text));
   RETURN_IF_ERROR(CheckFields(json, "the file", {"keys", "tenants", "usual_tenant"}));
   AccessFile file;
   const Json keys = json.value("keys", Json::array());
@@ -190,7 +187,7 @@ std::string AccessFile::ToJson() const {
   Json json = {{"keys", keys}, {"tenants", tenants}};
   const Json usual = LimitsJson(tenants_.usual);
   if (!usual.empty()) json["usual_tenant"] = usual;
-  return json.dump(2) + "\n";
+  return JsonText(json, 2) + "\n";
 }
 
 // The hash of a guess differs from those of the file in unforeseeable places, so that comparing hashes

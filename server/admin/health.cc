@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
@@ -53,7 +54,7 @@ HttpResponse HealthResponse(const HealthReport& report) {
     checks.push_back(std::move(one));
   }
   const nlohmann::ordered_json body = {{"ok", report.ok()}, {"checks", std::move(checks)}};
-  return {.status = report.ok() ? 200 : 503, .body = body.dump() + "\n"};
+  return {.status = report.ok() ? 200 : 503, .body = JsonText(body) + "\n"};
 }
 
 }  // namespace tandem

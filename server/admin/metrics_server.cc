@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/host_port.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
 #include "server/admin/exposition.h"
@@ -70,7 +71,7 @@ std::vector<HttpRoute> AdminRoutes(const AdminPages& pages) {
 }
 
 std::vector<HttpRoute> HealthRoutes(const AdminPages& pages, const std::string& version) {
-  const std::string body = nlohmann::json{{"version", version}}.dump() + "\n";
+  const std::string body = JsonText(nlohmann::json{{"version", version}}) + "\n";
   return {GetRoute("/health", Health(pages)), GetRoute("/ping", Health(pages)),
           GetRoute("/version", [body](const HttpRequest&) { return HttpResponse{.body = body}; })};
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "server/commands/generation.h"
@@ -123,14 +124,10 @@ Json ToJson(const Message& message, Unset unset) {
   return json;
 }
 
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 }  // namespace
 
 std::string StatusJson(const v1::GetStatusResponse& status) {
-  return Dump(ToJson(status, Unset::kZero));
+  return JsonText(ToJson(status, Unset::kZero));
 }
 
 std::string StatusJson(const v1::GetStatusResponse& status, const StatusSupplement& more) {
@@ -140,7 +137,7 @@ std::string StatusJson(const v1::GetStatusResponse& status, const StatusSuppleme
   json["requests_missing"] = std::string(more.latest.status().message());
   json["links_left_out"] = more.links_left_out;
   json["prediction_errors_left_out"] = more.prediction_errors_left_out;
-  return Dump(json);
+  return JsonText(json);
 }
 
 std::string HandoffJson(const v1::RequestExplanation& request) {
@@ -159,11 +156,11 @@ std::string HandoffJson(const v1::RequestExplanation& request) {
                      {"prompt_tokens", request.prompt_tokens()},
                      {"kv_quality", request.kv_quality()},
                      {"handoff", std::move(handoff)}};
-  return Dump(json);
+  return JsonText(json);
 }
 
 std::string ExplanationJson(const v1::ExplainResponse& response) {
-  return Dump(ToJson(response, Unset::kNull));
+  return JsonText(ToJson(response, Unset::kNull));
 }
 
 }  // namespace tandem

@@ -10,7 +10,6 @@ namespace tandem::anthropic {
 namespace {
 
 using openai::Json;
-using openai::JsonText;
 using openai::Turn;
 using openai::TurnPart;
 using Kind = openai::TurnPart::Kind;

@@ -20,7 +20,6 @@ namespace {
 using openai::BodyFields;
 using openai::ForEach;
 using openai::Json;
-using openai::JsonText;
 using openai::MessageList;
 using openai::ReadRequired;
 using openai::WithParam;
@@ -79,7 +78,7 @@ absl::Status AddBlock(const Json& json, const std::string& path, std::string_vie
   }
   return WithParam(Unimplemented("{}.type={} is not supported in a message of the role {}: blocks "
                                  "are text, thinking, tool_use and tool_result",
-                                 path, JsonText(type.substr(0, 40)), role),
+                                 path, JsonString(type.substr(0, 40)), role),
                    "messages");
 }
 
@@ -89,7 +88,7 @@ absl::Status AddMessage(const Json& json, const std::string& path, MessageList& 
   RETURN_IF_ERROR(ReadRequired(message, "role", role));
   if (role != "user" && role != "assistant" && role != "system") {
     return WithParam(InvalidArgument("{}.role={} is unknown: use \"user\" or \"assistant\"", path,
-                                     JsonText(role.substr(0, 40))),
+                                     JsonString(role.substr(0, 40))),
                      "messages");
   }
   RETURN_IF_ERROR(openai::Require(message, "content"));
@@ -145,7 +144,7 @@ absl::Status ReadToolChoice(const BodyFields& body, Json& chat) {
   } else if (type != "auto" && type != "none") {
     return WithParam(InvalidArgument("tool_choice.type={} is unknown: use \"auto\", \"any\", "
                                      "\"tool\" or \"none\"",
-                                     JsonText(type.substr(0, 40))),
+                                     JsonString(type.substr(0, 40))),
                      "tool_choice");
   } else if (!chat["tools"].is_null()) {
     chat["tool_choice"] = type;
@@ -167,7 +166,7 @@ absl::Status ReadThinking(const BodyFields& body, Json& chat) {
   }
   if (type == "adaptive" || type == "between_tools") return absl::OkStatus();  // as the model likes
   return WithParam(InvalidArgument("thinking.type={} is unknown: use \"enabled\" or \"disabled\"",
-                                   JsonText(type.substr(0, 40))),
+                                   JsonString(type.substr(0, 40))),
                    "thinking");
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
@@ -186,7 +187,7 @@ std::string CheckJson(const CheckReport& report) {
                     {"workers", workers},
                     {"links", links},
                     {"advice", AdviceJson(report)}};
-  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return JsonText(all, 2) + "\n";
 }
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "CLI/CLI.hpp"
+#include "base/json.h"
 #include "base/status.h"
 #include "fmt/ranges.h"
 #include "model/chat/chat_json.h"
@@ -81,7 +82,7 @@ absl::Status PrintPrompt(const ChatTemplateFlags& flags) {
     return absl::OkStatus();
   }
   for (const TextPart& part : parts) {
-    fmt::print("{:<9}{}\n", part.from_input ? "input" : "template", ChatJson(part.text).dump());
+    fmt::print("{:<9}{}\n", part.from_input ? "input" : "template", JsonString(part.text));
   }
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
@@ -167,7 +168,7 @@ std::string ToJson(const Generation& generation) {
     }
     json["choices"] = std::move(choices);
   }
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return JsonText(json);
 }
 
 double StagesErrorMs(const v1::Stages& stages) {

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "CLI/CLI.hpp"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "bench/serving/sweep_store.h"
@@ -21,7 +22,7 @@ namespace {
 absl::Status WriteMap(const loadgen::SweepStore& folder, const std::string& name,
                       const nlohmann::ordered_json& json, const std::string& markdown,
                       const std::string& html) {
-  RETURN_IF_ERROR(folder.Write(name + ".json", json.dump() + "\n"));
+  RETURN_IF_ERROR(folder.Write(name + ".json", JsonText(json) + "\n"));
   RETURN_IF_ERROR(folder.Write(name + ".md", markdown));
   return folder.Write(name + ".html", html);
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/json.h"
 #include "bench/serving/report_page.h"
 #include "bench/serving/svg_plot.h"
 #include "fmt/format.h"
@@ -197,7 +198,7 @@ std::string EvalJson(const EvalResult& result) {
   json["about_kl"] = kAboutKl;
   json["totals"] = TotalsJson(result);
   json["windows"] = std::move(windows);
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return JsonText(json, 1) + "\n";
 }
 
 std::string EvalPage(const EvalResult& result) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "base/utf8.h"
 #include "nlohmann/json.hpp"
@@ -33,7 +34,7 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
 }
 
 absl::StatusOr<EvalText> ParseEvalLine(std::string_view line) {
-  const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json object = ParseJson(line);
   if (!object.is_object()) return InvalidArgument("it is no JSON object");
   const auto text = object.find("text");
   if (text == object.end() || !text->is_string()) return InvalidArgument("it has no \"text\"");

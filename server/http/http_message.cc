@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "base/json.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
@@ -91,9 +92,7 @@ HttpResponse HttpError(int status, std::string_view message, std::string_view co
   error["code"] = code.empty() ? nlohmann::json() : nlohmann::json(code);
   using Json = nlohmann::json;
   // The message may quote bytes of the client that are not UTF-8.
-  return {
-      .status = status,
-      .body = Json{{"error", error}}.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"};
+  return {.status = status, .body = JsonText(Json{{"error", error}}) + "\n"};
 }
 
 std::optional<std::string> DecodePercent(std::string_view text) {

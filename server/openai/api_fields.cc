@@ -68,7 +68,7 @@ absl::StatusOr<std::vector<std::string>> TextsOf(const Json& content, const std:
         RETURN_IF_ERROR(ReadRequired(part, "type", type));
         if (std::find(types.begin(), types.end(), type) == types.end()) {
           return WithParam(Unimplemented("{}.type={} is not supported: messages are text", at,
-                                         JsonText(type.substr(0, 40))),
+                                         JsonString(type.substr(0, 40))),
                            path);
         }
         return ReadRequired(part, type == "refusal" ? "refusal" : "text", texts.emplace_back());
@@ -85,7 +85,7 @@ absl::StatusOr<Json> FunctionTool(const Json& json, const std::string& path, con
   if (type != form.type) {
     return WithParam(Unimplemented("{}.type={} is not supported: no tools are run here; describe "
                                    "your own with {}",
-                                   path, JsonText(type.substr(0, 40)), form.describe),
+                                   path, JsonString(type.substr(0, 40)), form.describe),
                      "tools");
   }
   std::string name;

@@ -28,7 +28,7 @@ absl::Status CheckModalities(const BodyFields& body) {
   for (const std::string& modality : modalities) {
     if (modality == "text") continue;
     return WithParam(
-        Unimplemented("modalities has {}: answers are text", JsonText(modality.substr(0, 40))),
+        Unimplemented("modalities has {}: answers are text", JsonString(modality.substr(0, 40))),
         "modalities");
   }
   return absl::OkStatus();

@@ -38,7 +38,7 @@ absl::Status CheckFormat(const BodyFields& body) {
   if (type == "text") return absl::OkStatus();
   return WithParam(Unimplemented("response_format.type={} is not supported: answers cannot be held "
                                  "to a format here; use \"text\"",
-                                 JsonText(type.substr(0, 40))),
+                                 JsonString(type.substr(0, 40))),
                    "response_format");
 }
 
@@ -64,7 +64,7 @@ absl::Status ReadLogitBias(const BodyFields& body, v1::SamplingParams& sampling)
     int32_t id = 0;
     if (!absl::SimpleAtoi(token, &id)) {
       return WithParam(InvalidArgument("logit_bias[{}]: its fields must be token ids",
-                                       JsonText(token.substr(0, 40))),
+                                       JsonString(token.substr(0, 40))),
                        "logit_bias");
     }
     float value = 0;
@@ -163,7 +163,7 @@ absl::Status ReadRoute(const BodyFields& body, v1::GenerateRequest& request) {
   } else if (route != "auto") {
     return WithParam(InvalidArgument("route={} is unknown: use \"auto\", \"unified\" or "
                                      "\"disaggregated\"",
-                                     JsonText(route.substr(0, 40))),
+                                     JsonString(route.substr(0, 40))),
                      "route");
   }
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/json.h"
 #include "base/status.h"
 
 namespace tandem::openai {
@@ -15,7 +16,7 @@ absl::Status StatusOf(const JsonFault& fault, std::string_view body) {
   switch (fault.kind) {
     case JsonFault::Kind::kRepeatedField:
       return InvalidArgument("the body names the field {} twice in one object",
-                             JsonText(fault.field.substr(0, kMaxQuoted)));
+                             JsonString(fault.field.substr(0, kMaxQuoted)));
     case JsonFault::Kind::kTooDeep:
       return InvalidArgument("the body nests arrays and objects more than {} deep", kMaxJsonDepth);
     case JsonFault::Kind::kTooManyContainers:
@@ -45,10 +46,6 @@ absl::StatusOr<Json> ParseJsonBody(std::string_view body) {
                                               .repeated = RepeatedFields::kRefused});
   if (parsed.fault) return StatusOf(*parsed.fault, body);
   return std::move(parsed.value);
-}
-
-std::string JsonText(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace tandem::openai

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "model/chat/ordered_json.h"
+#include "base/json.h"
 
 namespace tandem::openai {
 
@@ -21,8 +21,5 @@ inline constexpr size_t kMaxJsonContainers = 100'000;
 // for an object that names a field twice, because parsers differ in which of the two they take, and
 // for arrays and objects nested deeper than kMaxJsonDepth, and for more than kMaxJsonContainers of them.
 absl::StatusOr<Json> ParseJsonBody(std::string_view body);
-
-// The text of `json` on one line. Ill-formed UTF-8 becomes U+FFFD.
-std::string JsonText(const Json& json);
 
 }  // namespace tandem::openai

@@ -48,11 +48,11 @@ void AnswerModel(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchan
   const std::optional<std::string> name =
       DecodePercent(path.substr(std::min(path.size(), kModelsPath.size())));
   if (name == parts.model.name) return exchange->Respond(JsonResponse(ModelJson(parts)));
-  exchange->Respond(
-      ErrorResponse(WithParam(NotFound("The model {} does not exist; this server has {}.",
-                                       JsonText(name.value_or("").substr(0, 80)), parts.model.name),
-                              "model"),
-                    ""));
+  exchange->Respond(ErrorResponse(
+      WithParam(NotFound("The model {} does not exist; this server has {}.",
+                         JsonString(name.value_or("").substr(0, 80)), parts.model.name),
+                "model"),
+      ""));
 }
 
 void AnswerLoad(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchange) {

@@ -20,7 +20,7 @@ struct TokenizeOptions {
 absl::Status CheckModel(const RequestLimits& limits, const std::string& model) {
   if (model.empty() || model == limits.model) return absl::OkStatus();
   return WithParam(NotFound("The model {} does not exist; this server has {}.",
-                            JsonText(model.substr(0, 80)), limits.model),
+                            JsonString(model.substr(0, 80)), limits.model),
                    "model");
 }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "fmt/format.h"
 
@@ -43,7 +44,7 @@ std::optional<AnswerTiming> TimingOf(const Json& event) {
 std::vector<AnswerPiece> ChatAnswer::Add(std::string_view data) {
   ending_.Add(data);
   std::vector<AnswerPiece> pieces;
-  const Json event = Json::parse(data, nullptr, /*allow_exceptions=*/false);
+  const Json event = ParseJson(data);
   if (auto timing = TimingOf(event)) timing_ = std::move(timing);
   const Json* choices = Find(event, "choices");
   if (choices == nullptr || !choices->is_array() || choices->empty()) return pieces;

@@ -5,6 +5,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "base/api_key.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "bench/serving/openai_messages.h"
 #include "bench/serving/sse_parser.h"
@@ -123,7 +124,7 @@ absl::StatusOr<int64_t> ChatConnection::CountTokens(const std::string& body) con
   request.body = body;
   const absl::StatusOr<HttpAnswer> answer = Fetch(request);
   RETURN_IF_ERROR(StatusOf(answer));
-  const auto json = nlohmann::json::parse(answer->body, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json json = ParseJson(answer->body);
   const auto count = json.is_object() ? json.find("count") : json.end();
   if (count == json.end() || !count->is_number_integer()) {
     return InvalidArgument("the answer of /tokenize has no count");

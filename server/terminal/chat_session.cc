@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "fmt/format.h"
 #include "server/terminal/chat_file.h"
@@ -229,7 +230,7 @@ std::string ChatSession::Body() const {
   body["session_id"] = options_.session_id;
   if (options_.route != "auto") body["route"] = options_.route;
   if (options_.max_tokens) body["max_tokens"] = *options_.max_tokens;
-  return body.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return JsonText(body);
 }
 
 bool ChatSession::AskForAnswer() {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "base/status.h"
 
 namespace tandem::terminal {
@@ -47,14 +48,8 @@ absl::Status CheckMessage(const Conversation::Json& message, size_t index) {
 }  // namespace
 
 absl::StatusOr<Conversation> Conversation::Parse(std::string_view text) {
-  constexpr int kDeepest = 64;
-  int deepest = 0;
-  const auto watch_depth = [&deepest](int depth, Json::parse_event_t, Json&) {
-    deepest = std::max(deepest, depth);
-    return depth <= kDeepest;
-  };
-  Json json = Json::parse(text, watch_depth, /*allow_exceptions=*/false);
-  if (json.is_discarded() || deepest > kDeepest) {
+  auto [json, fault] = ParseOrderedJson(text);
+  if (fault) {
     return InvalidArgument("it is not JSON: give a list of messages, as /save writes it");
   }
   if (json.is_object() && json.contains("messages")) json = Json(std::move(json["messages"]));
@@ -110,8 +105,6 @@ Conversation::Json Conversation::Messages() const {
   return list;
 }
 
-std::string Conversation::ToText() const {
-  return Messages().dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string Conversation::ToText() const { return JsonText(Messages(), 1) + "\n"; }
 
 }  // namespace tandem::terminal

@@ -4,14 +4,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/handoff_pair.h"
+#include "tests/support/read_file.h"
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
 
@@ -56,9 +57,7 @@ Case CaseFrom(const Json& json, uint64_t id) {
 class BeamGoldenTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::ifstream file(TANDEM_SOURCE_DIR "/tests/golden/beams/sample.json");
-    ASSERT_TRUE(file.good()) << "the golden is missing: tests/golden/make_golden.py makes it";
-    const Json golden = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+    const Json golden = ParseJson(ReadFile(TANDEM_SOURCE_DIR "/tests/golden/beams/sample.json"));
     ASSERT_TRUE(golden.is_object());
     setup_.checkpoint = golden["checkpoint"].get<std::string>();
     for (const Json& json : golden["cases"]) cases_.push_back(CaseFrom(json, cases_.size() + 1));

@@ -8,9 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "server/access/api_keys.h"
 #include "tests/support/http_cluster_fixture.h"
+#include "tests/support/read_file.h"
 
 namespace tandem {
 namespace {
@@ -35,7 +37,7 @@ class AccessTest : public HttpClusterFixture<Json> {
     Add(file, "user", kUser, {Scope::kGenerate});
     Add(file, "admin", kAdmin, {Scope::kGenerate, Scope::kAdmin});
     Add(file, "limited", kLimited, {Scope::kGenerate});
-    Json json = Json::parse(file.ToJson());
+    Json json = ParseJson(file.ToJson());
     json["tenants"]["limited"]["requests_per_minute"] = 1;
     Write(json);
     setenv("TANDEM_API_KEY", kAdmin, 1);
@@ -107,7 +109,7 @@ TEST_F(AccessTest, TheStatusOfAllTenantsNeedsTheScopeAdmin) {
   EXPECT_TRUE(AskWith(kUser).ok());
   const HttpReply reply = status_with("authorization: Bearer secret-of-admin\r\n");
   ASSERT_EQ(reply.status, 200) << reply.body;
-  const Json json = Json::parse(reply.body);
+  const Json json = ParseJson(reply.body);
   EXPECT_EQ(json["ready"], true);
   EXPECT_EQ(json["workers"].size(), 1u);
   EXPECT_EQ(json["access"]["keys"], 3);
@@ -155,7 +157,7 @@ TEST_F(AccessTest, WhatTenantsUseIsForAdmins) {
 }
 
 TEST_F(AccessTest, AKeyThatIsTakenOutOfTheFileIsLetInNoLonger) {
-  const Json before = Json::parse(std::ifstream(path_));
+  const Json before = ParseJson(ReadFile(path_));
   Json after = before;
   after["keys"].erase(0);
   Write(after);

@@ -8,9 +8,11 @@
 #include <sstream>
 #include <string>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/read_file.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
 
@@ -20,13 +22,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 class BenchServeTest : public testing::Test {
  protected:
@@ -48,7 +43,7 @@ class BenchServeTest : public testing::Test {
   std::string ResultFlags() const {
     return " --save-result --result-dir " + folder_ + " --result-filename result.json ";
   }
-  nlohmann::json Result() const { return nlohmann::json::parse(ReadFile(InFolder("result.json"))); }
+  nlohmann::json Result() const { return ParseJson(ReadFile(InFolder("result.json"))); }
 
   static TestCluster* cluster_;
   std::string folder_;
@@ -80,7 +75,7 @@ TEST_F(BenchServeTest, AnOpenLoopIsWholeOnBothRoutesAndTheStagesAddUp) {
     std::istringstream lines(ReadFile(InFolder("requests.jsonl")));
     int count = 0;
     for (std::string line; std::getline(lines, line); ++count) {
-      const nlohmann::json row = nlohmann::json::parse(line);
+      const nlohmann::json row = ParseJson(line);
       EXPECT_EQ(row["verdict"], "complete");
       EXPECT_EQ(row["route"], route);
       double sum = 0;
@@ -124,7 +119,7 @@ TEST_F(BenchServeTest, PromptsOfATraceFindTheirSharedBlocksInThePrefixCache) {
   int with_hits = 0;
   while (std::getline(lines, line)) {
     // 11 blocks of 16 tokens are equal.
-    if (nlohmann::json::parse(line)["cached_tokens"].get<int>() >= 11 * 16 - 16) ++with_hits;
+    if (ParseJson(line)["cached_tokens"].get<int>() >= 11 * 16 - 16) ++with_hits;
   }
   EXPECT_EQ(with_hits, 5);
 }

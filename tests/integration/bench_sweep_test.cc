@@ -3,26 +3,19 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/read_file.h"
 #include "tests/support/shell.h"
 
 namespace tandem {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 class BenchSweepTest : public testing::Test {
  protected:
@@ -42,7 +35,7 @@ class BenchSweepTest : public testing::Test {
                 "/models/sample");
   }
   nlohmann::json ResultOf(const std::string& strategy) const {
-    return nlohmann::json::parse(ReadFile(folder_ + "/short_20rps_seed7_" + strategy + ".json"));
+    return ParseJson(ReadFile(folder_ + "/short_20rps_seed7_" + strategy + ".json"));
   }
 
   std::string folder_;
@@ -100,14 +93,14 @@ TEST_F(BenchSweepTest, MapsAreWrittenAndBadOnesAreRefused) {
   const CommandResult crossover = Shell(
       "bench crossover --links 1 --prompts 256 --loads 0.2 --num-prompts 10 --samples 1" + machine);
   EXPECT_EQ(crossover.exit_status, 0) << crossover.output;
-  EXPECT_EQ(nlohmann::json::parse(ReadFile(folder_ + "/crossover.json"))["cells"].size(), 1U);
+  EXPECT_EQ(ParseJson(ReadFile(folder_ + "/crossover.json"))["cells"].size(), 1U);
   const CommandResult objectives = Shell(
       "bench slo-map --workers 3 --workloads short --rates 20 --num-prompts 20 --seeds 1 --ttft "
       "500 "
       "--tpot 20" +
       machine);
   EXPECT_EQ(objectives.exit_status, 0) << objectives.output;
-  EXPECT_EQ(nlohmann::json::parse(ReadFile(folder_ + "/slo_map.json"))["maps"].size(), 1U);
+  EXPECT_EQ(ParseJson(ReadFile(folder_ + "/slo_map.json"))["maps"].size(), 1U);
   const std::pair<std::string, std::string> wrong[] = {
       {"bench crossover --links -3", "--links: -3"},
       {"bench crossover --policy lucky", "lucky"},

@@ -10,11 +10,13 @@
 #include <fstream>
 #include <string>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/http_cluster_fixture.h"
+#include "tests/support/read_file.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_certificates.h"
 
@@ -101,8 +103,7 @@ TEST_F(ChatCommandTest, AChatGoesOnInAnotherProcess) {
   struct stat info {};
   ASSERT_EQ(stat(file.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777U, 0600U);
-  std::ifstream saved(file);
-  Json messages = Json::parse(saved);
+  Json messages = ParseJson(ReadFile(file));
   ASSERT_EQ(messages.size(), 2u);
   messages.push_back({{"role", "user"}, {"content", "and then"}});
   EXPECT_EQ(Chat("and then\\n", "--load " + file).output, AnswerTo(messages) + "\n");
@@ -173,7 +174,7 @@ TEST_F(ChatCommandTest, ReasonsAreGivenOverHttpAsJsonToo) {
   ASSERT_EQ(http.Post("/v1/chat/completions", body.dump()).status, 200);
   const HttpReply reply = http.Get("/explain/mine");
   ASSERT_EQ(reply.status, 200) << reply.body;
-  EXPECT_EQ(Json::parse(reply.body)["requests"][0]["request_id"], "mine");
+  EXPECT_EQ(ParseJson(reply.body)["requests"][0]["request_id"], "mine");
   EXPECT_EQ(http.Get("/explain/other").status, 404);
   EXPECT_EQ(http.Get("/explain/").status, 400);
   EXPECT_EQ(http.Get("/explain/%00").status, 400);

@@ -15,10 +15,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "server/assembly/host_memory.h"
 #include "server/commands/child_process.h"
 #include "tests/support/shell.h"
@@ -64,7 +64,7 @@ TEST_F(CommandLineTest, GenerateJsonIsOneObject) {
       "--seed 5 --n 2 --ignore-eos --json" +
       Server());
   ASSERT_EQ(result.exit_status, 0);
-  const auto json = nlohmann::json::parse(result.output);
+  const auto json = ParseJson(result.output);
   EXPECT_EQ(json["token_ids"].size(), 8u);
   EXPECT_EQ(json["route"], "disaggregated");
   EXPECT_EQ(json["finish_reason"], "length");
@@ -130,7 +130,7 @@ TEST_F(CommandLineTest, FlagsMayStandInAFile) {
        {"generate hi --config " + path, "--config " + path + " generate hi"}) {
     const CommandResult result = Shell(arguments);
     ASSERT_EQ(result.exit_status, 0) << arguments;
-    EXPECT_EQ(nlohmann::json::parse(result.output)["token_ids"].size(), 3u);
+    EXPECT_EQ(ParseJson(result.output)["token_ids"].size(), 3u);
   }
   std::remove(path.c_str());
   EXPECT_EQ(Shell("generate hi --config /nowhere 2>/dev/null").exit_status, 2);
@@ -139,7 +139,7 @@ TEST_F(CommandLineTest, FlagsMayStandInAFile) {
 TEST_F(CommandLineTest, StatusKnowsWhetherItCanServe) {
   const CommandResult json = Shell("status --json" + Server());
   EXPECT_EQ(json.exit_status, 0);
-  EXPECT_EQ(nlohmann::json::parse(json.output)["workers"].size(), 3u);
+  EXPECT_EQ(ParseJson(json.output)["workers"].size(), 3u);
   EXPECT_EQ(Shell("status" + Server()).exit_status, 0);
   EXPECT_EQ(Shell("status --server 127.0.0.1:1 2>/dev/null").exit_status, 1);
 }
@@ -158,7 +158,7 @@ TEST_F(CommandLineTest, ARequestIsExplainedAfterItsEnd) {
                     HasSubstr("to the first token: "), Not(HasSubstr("\x1b"))));
   const CommandResult json = Shell("explain explained --json" + Server());
   ASSERT_EQ(json.exit_status, 0);
-  const auto explained = nlohmann::json::parse(json.output)["requests"][0];
+  const auto explained = ParseJson(json.output)["requests"][0];
   EXPECT_EQ(explained["outcome"]["finish"]["completion_tokens"], 8);
   EXPECT_EQ(explained["decisions"][0]["cause"], "arrival");
   EXPECT_GT(explained["outcome"]["finish"]["stages"]["ttft_ms"], 0);
@@ -181,7 +181,7 @@ TEST_F(CommandLineTest, ChoicesAndBeamsHaveFlags) {
       "--cache-salt s1 --session c1 --json" +
       Server());
   ASSERT_EQ(best.exit_status, 0);
-  const auto ranked = nlohmann::json::parse(best.output);
+  const auto ranked = ParseJson(best.output);
   ASSERT_EQ(ranked["choices"].size(), 2u);
   EXPECT_GE(ranked["choices"][0]["cumulative_logprob"], ranked["choices"][1]["cumulative_logprob"]);
   EXPECT_EQ(ranked["usage"]["completion_tokens"], 24);
@@ -190,7 +190,7 @@ TEST_F(CommandLineTest, ChoicesAndBeamsHaveFlags) {
       "--early-stopping first --json" +
       Server());
   ASSERT_EQ(search.exit_status, 0);
-  const auto beams = nlohmann::json::parse(search.output);
+  const auto beams = ParseJson(search.output);
   ASSERT_EQ(beams["choices"].size(), 3u);
   EXPECT_GE(beams["choices"][0]["score"], beams["choices"][2]["score"]);
   EXPECT_TRUE(beams["usage"].contains("cached_tokens"));
@@ -240,7 +240,7 @@ TEST_F(CommandLineTest, StatusSaysWhereTheBlocksAre) {
   EXPECT_EQ(BlockColumn(rest, "unified-0", kFree) + BlockColumn(rest, "unified-0", kIdle),
             BlockColumn(rest, "unified-0", kPool))
       << rest;
-  const auto json = nlohmann::json::parse(Shell("status --json" + Server()).output);
+  const auto json = ParseJson(Shell("status --json" + Server()).output);
   for (const auto& worker : json["workers"]) EXPECT_TRUE(worker["kv"].contains("idle_blocks"));
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -174,7 +175,7 @@ TEST(ConfigFileIntegrationTest, TheExampleOfTheDocsIsInOrder) {
   const CommandResult checked =
       Shell("check --skip-ports --json --kv-transport=tcp --config " + file.path());
   EXPECT_EQ(checked.exit_status, 0) << checked.output;
-  const nlohmann::json report = nlohmann::json::parse(checked.output);
+  const nlohmann::json report = ParseJson(checked.output);
   ASSERT_EQ(report["workers"].size(), 2u);
   const double prefill = report["workers"][0]["kv_pool_bytes"];
   const double decode = report["workers"][1]["kv_pool_bytes"];

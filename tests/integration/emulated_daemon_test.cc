@@ -5,14 +5,15 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/read_file.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
 
@@ -43,8 +44,8 @@ int CountLines(const std::string& text) {
 }
 
 TEST(EmulatedDaemonTest, ServesWhatTransformersSays) {
-  std::ifstream file(TANDEM_SOURCE_DIR "/tests/golden/logits/sample.json");
-  const nlohmann::json golden = nlohmann::json::parse(file)["cases"][0];
+  const nlohmann::json golden =
+      ParseJson(ReadFile(TANDEM_SOURCE_DIR "/tests/golden/logits/sample.json"))["cases"][0];
   TestCluster cluster({.binary = TANDEM_EMULATED_BINARY,
                        .prefill = 0,
                        .decode = 0,
@@ -133,8 +134,8 @@ TEST(EmulatedDaemonTest, BuffersThatHoldNoConnectionAreRefusedWithTheLeastThatDo
 void ExpectHandoffsAsTransformersSays(const std::string& transport,
                                       std::vector<std::string> prefill_flags = {},
                                       std::vector<std::string> decode_flags = {}) {
-  std::ifstream file(TANDEM_SOURCE_DIR "/tests/golden/logits/sample.json");
-  const nlohmann::json golden = nlohmann::json::parse(file)["cases"][0];
+  const nlohmann::json golden =
+      ParseJson(ReadFile(TANDEM_SOURCE_DIR "/tests/golden/logits/sample.json"))["cases"][0];
   TestCluster cluster(
       {.binary = TANDEM_EMULATED_BINARY,
        .prefill = 1,

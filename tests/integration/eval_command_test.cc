@@ -3,13 +3,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/read_file.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
 
@@ -39,10 +40,6 @@ class EvalCommandTest : public testing::Test {
   void TearDown() override { cluster_->WaitUntilIdle(); }
 
   static std::string File(const std::string& name) { return directory_ / name; }
-  static std::string Read(const std::string& path) {
-    std::ifstream file(path);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
   static CommandResult Eval(const std::string& flags) {
     return Shell(fmt::format("eval --router {} {} 2>&1", cluster_->address(), flags));
   }
@@ -64,7 +61,7 @@ TEST_F(EvalCommandTest, KvThatTravelsAsItIsChangesNoPrediction) {
     EXPECT_THAT(eval.output, HasSubstr("sample: route disaggregated of " + cluster_->address()));
     EXPECT_THAT(eval.output, HasSubstr("top-1 agreement"));
 
-    const Json json = Json::parse(Read(File("eval.json")));
+    const Json json = ParseJson(ReadFile(File("eval.json")));
     ASSERT_EQ(json["windows"].size(), 3u);
     for (const Json& window : json["windows"]) {
       SCOPED_TRACE(window.dump());
@@ -80,7 +77,7 @@ TEST_F(EvalCommandTest, KvThatTravelsAsItIsChangesNoPrediction) {
     }
     EXPECT_EQ(json["totals"]["top1_agreement"]["mean"], 1);
 
-    const std::string page = Read(File("eval.html"));
+    const std::string page = ReadFile(File("eval.html"));
     EXPECT_THAT(page, HasSubstr("<svg"));
     EXPECT_THAT(page, Not(HasSubstr("<script")));
   }
@@ -94,7 +91,7 @@ TEST_F(EvalCommandTest, AWayThatLosesNothingFindsThePlantedFactsOfTheBaseline) {
                          File("book.txt"), question, File("planted.json")));
     ASSERT_EQ(eval.exit_status, 0) << eval.output;
     EXPECT_THAT(eval.output, HasSubstr("planted fact found, tested"));
-    const Json json = Json::parse(Read(File("planted.json")));
+    const Json json = ParseJson(ReadFile(File("planted.json")));
     EXPECT_EQ(json["planted"], question);
     ASSERT_EQ(json["windows"].size(), 3u);
     for (const Json& window : json["windows"]) {
@@ -135,7 +132,7 @@ TEST_F(EvalCommandTest, PerplexityTellsTextsApart) {
         Eval(fmt::format("--input {} --prompt-tokens 100 --output-tokens 24 --prompts 1 --json {}",
                          File(file), File("one.json")));
     EXPECT_EQ(eval.exit_status, 0) << eval.output;
-    return Json::parse(Read(File("one.json")))["windows"][0]["perplexity"].get<double>();
+    return ParseJson(ReadFile(File("one.json")))["windows"][0]["perplexity"].get<double>();
   };
   EXPECT_GT(perplexity("noise.txt"), 2 * perplexity("book.txt"));
 }
@@ -147,7 +144,7 @@ TEST_F(EvalCommandTest, KvOfLessPrecisionChangesPredictions) {
       Shell(fmt::format("eval --router {} --baseline-router {} {} 2>&1", coarse.address(),
                         cluster_->address(), Small("--json " + File("coarse.json"))));
   ASSERT_EQ(eval.exit_status, 0) << eval.output;
-  const Json json = Json::parse(Read(File("coarse.json")));
+  const Json json = ParseJson(ReadFile(File("coarse.json")));
   EXPECT_EQ(json["baseline"]["router"], cluster_->address());
   for (const Json& window : json["windows"]) {
     SCOPED_TRACE(window.dump());

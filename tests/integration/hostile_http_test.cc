@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -66,7 +67,7 @@ class HostileHttpTest : public HttpClusterFixture<Json> {
     const HttpReply reply = HttpPeer(port_).Post(path, body);
     EXPECT_EQ(reply.status, status) << body.substr(0, 200) << reply.body;
     EXPECT_TRUE(reply.is_whole);
-    const Json json = Json::parse(reply.body, nullptr, false);
+    const Json json = ParseJson(reply.body);
     if (!json.is_object() || !json.contains("error")) return {{"message", ""}, {"param", ""}};
     return json["error"];
   }
@@ -131,7 +132,7 @@ TEST_F(HostileHttpTest, BytesThatAreNoUtf8AreRefusedWithTheirPlace) {
   }
   const HttpReply reply = HttpPeer(port_).Get("/v1/models/\xff\xfe");
   EXPECT_EQ(reply.status, 404);
-  EXPECT_FALSE(Json::parse(reply.body, nullptr, false).is_discarded()) << reply.body;
+  EXPECT_FALSE(ParseJson(reply.body).is_discarded()) << reply.body;
 }
 
 TEST_F(HostileHttpTest, FieldsOfTheWrongTypeOrValueAreNamed) {
@@ -212,7 +213,7 @@ TEST_F(HostileHttpTest, OfTwoLimitsOfAChatTheNewerNameCounts) {
                             "\"ignore_eos\": true, {}}}",
                             limits));
     ASSERT_EQ(reply.status, 200) << reply.body;
-    EXPECT_EQ(Json::parse(reply.body)["usage"]["completion_tokens"], 3);
+    EXPECT_EQ(ParseJson(reply.body)["usage"]["completion_tokens"], 3);
   }
 }
 

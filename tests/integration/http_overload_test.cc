@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -82,7 +83,7 @@ TEST_F(HttpOverloadTest, ABurstIsAnsweredOrToldWhenToComeAgain) {
     EXPECT_TRUE(reply.is_whole) << reply.head;
     if (reply.status == 200) {
       ++answered;
-      EXPECT_EQ(Json::parse(reply.body)["usage"]["completion_tokens"], 40);
+      EXPECT_EQ(ParseJson(reply.body)["usage"]["completion_tokens"], 40);
       continue;
     }
     EXPECT_EQ(reply.status, 429) << reply.head << reply.body;

@@ -7,10 +7,10 @@
 #include <iterator>
 #include <string>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
 
@@ -54,7 +54,7 @@ TEST(InspectKvTest, ARequestShowsWhatItsKvTookPerLayer) {
 
   const CommandResult json = Shell("inspect kv exact --json" + server);
   ASSERT_EQ(json.exit_status, 0) << json.output;
-  const auto inspected = nlohmann::json::parse(json.output);
+  const auto inspected = ParseJson(json.output);
   EXPECT_EQ(inspected["kv_quality"], "exact");
   EXPECT_EQ(inspected["prompt_tokens"], kInspectedTokens);
   const auto& handoff = inspected["handoff"];
@@ -75,7 +75,7 @@ TEST(InspectKvTest, ARequestShowsWhatItsKvTookPerLayer) {
   v1::GenerateRequest tiny = InspectedRequest(101, "tiny");
   tiny.set_kv_quality("tiny");
   ASSERT_TRUE(Ask(cluster.client(), tiny).status.ok());
-  const auto evicted = nlohmann::json::parse(Shell("inspect kv tiny --json" + server).output);
+  const auto evicted = ParseJson(Shell("inspect kv tiny --json" + server).output);
   EXPECT_EQ(evicted["handoff"]["evicted_tokens"], 81);
   EXPECT_EQ(evicted["handoff"]["bytes"]["codec"], "k4v3");
 
@@ -125,9 +125,8 @@ TEST(InspectKvTest, AFileOfTheKvShowsTheSame) {
     const std::string name = entry.path().filename().string();
     if (name.find("dumped") != std::string::npos) file = entry.path().string();
   }
-  const auto of_file = nlohmann::json::parse(Shell("inspect kv --json --file " + file).output);
-  const auto of_router =
-      nlohmann::json::parse(Shell("inspect kv ../dumped --json" + server).output);
+  const auto of_file = ParseJson(Shell("inspect kv --json --file " + file).output);
+  const auto of_router = ParseJson(Shell("inspect kv ../dumped --json" + server).output);
   EXPECT_EQ(of_file["request_id"], "../dumped");
   EXPECT_EQ(of_file["prompt_tokens"], of_router["prompt_tokens"]);
   EXPECT_EQ(of_file["kv_quality"], "exact");

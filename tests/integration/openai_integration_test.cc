@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -31,7 +32,7 @@ class OpenAiTest : public HttpClusterFixture<Json> {
     std::string_view rest = reply.body;
     while (rest.starts_with("data: {")) {
       const size_t end = rest.find("\n\n");
-      events.push_back(Json::parse(rest.substr(6, end - 6), nullptr, false));
+      events.push_back(ParseJson(rest.substr(6, end - 6)));
       rest.remove_prefix(end + 2);
     }
     EXPECT_EQ(rest, "data: [DONE]\n\n");
@@ -165,7 +166,7 @@ class OpenAiTest::Comparison {
     ASSERT_TRUE(grpc.status.ok()) << grpc.status;
     const HttpReply reply = http_.Post("/v1/completions", question.http.dump());
     ASSERT_EQ(reply.status, 200) << reply.body;
-    const Json whole = Json::parse(reply.body, nullptr, false);
+    const Json whole = ParseJson(reply.body);
     const int n = question.grpc.n();
     const std::vector<Json> streamed = Together(Stream("/v1/completions", question.http), n);
     ASSERT_EQ(whole["choices"].size(), static_cast<size_t>(n));
@@ -318,7 +319,7 @@ TEST_F(OpenAiTest, AChatIsTheCompletionOfItsRenderedMessages) {
 
 TEST_F(OpenAiTest, ModelsAreListedByName) {
   HttpPeer http(port_);
-  const Json list = Json::parse(http.Get("/v1/models").body);
+  const Json list = ParseJson(http.Get("/v1/models").body);
   ASSERT_EQ(list["data"].size(), 1u);
   EXPECT_EQ(list["data"][0]["id"], "sample");
   EXPECT_EQ(list["data"][0]["max_model_len"], 2048);
@@ -353,7 +354,7 @@ TEST_F(OpenAiTest, TokensBecomeTheTextAgain) {
   EXPECT_EQ(tokens["count"], tokens["tokens"].size());
   EXPECT_EQ(tokens["token_strs"].size(), tokens["tokens"].size());
   EXPECT_EQ(Post("/detokenize", {{"tokens", tokens["tokens"]}})["prompt"], text);
-  const Json info = Json::parse(HttpPeer(port_).Get("/tokenizer_info").body);
+  const Json info = ParseJson(HttpPeer(port_).Get("/tokenizer_info").body);
   EXPECT_EQ(info["eos_token"], "<|end_of_text|>");
 }
 
@@ -416,7 +417,7 @@ TEST_F(OpenAiTest, TheRequestIdOfTheBodyNamesTheAnswer) {
       http.Post("/v1/completions", R"({"prompt":[1],"max_tokens":1,"request_id":"mine"})");
   EXPECT_EQ(named.status, 200);
   EXPECT_EQ(named.Header("x-request-id"), "mine");
-  EXPECT_EQ(Json::parse(named.body)["id"], "cmpl-mine");
+  EXPECT_EQ(ParseJson(named.body)["id"], "cmpl-mine");
   const HttpReply refused = http.Post("/v1/completions", R"({"request_id":"mine"})");
   EXPECT_EQ(refused.status, 400);
   EXPECT_EQ(refused.Header("x-request-id"), "mine");

@@ -4,13 +4,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
+#include "tests/support/read_file.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
 
@@ -39,10 +39,6 @@ class ProfileCommandTest : public testing::Test {
 
   static std::string File(const std::string& name) { return directory_ / name; }
   static std::string Parameters() { return File("cost.json"); }
-  static std::string Read(const std::string& path) {
-    std::ifstream file(path);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
 
   // Equal digests: simulated requests took the same steps at the same times.
   static std::string SimulatedDigest(const std::string& file, const std::string& flags) {
@@ -66,7 +62,7 @@ TEST_F(ProfileCommandTest, WritesParametersThatFitThisMachineAndAPageWithPlots) 
   EXPECT_THAT(profile_.output, HasSubstr("alpha.a1"));
   EXPECT_THAT(profile_.output, HasSubstr("held out mixed"));
 
-  const auto json = nlohmann::json::parse(Read(Parameters()));
+  const auto json = ParseJson(ReadFile(Parameters()));
   EXPECT_EQ(json["format"], "tandem-cost-model");
   EXPECT_EQ(json["provenance"]["device"], "cpu");
   EXPECT_EQ(json["provenance"]["threads"], 1);
@@ -77,7 +73,7 @@ TEST_F(ProfileCommandTest, WritesParametersThatFitThisMachineAndAPageWithPlots) 
   EXPECT_EQ(json["fit"]["held_out"].size(), 3u);
   EXPECT_FALSE(json["step"]["gamma"]["ms"].empty());
 
-  const std::string page = Read(File("report.html"));
+  const std::string page = ReadFile(File("report.html"));
   EXPECT_THAT(page, HasSubstr("<svg"));
   EXPECT_THAT(page, HasSubstr("Predicted and measured"));
   EXPECT_THAT(page, Not(HasSubstr("<script")));
@@ -113,7 +109,7 @@ TEST_F(ProfileCommandTest, WorkersPredictFromAFileThatFitsAndRefuseOneThatDoesNo
   });
   const auto status = cluster.client().GetStatus(std::chrono::minutes(1));
   ASSERT_TRUE(status.ok()) << status.status();
-  const auto json = nlohmann::json::parse(Read(out));
+  const auto json = ParseJson(ReadFile(out));
   for (const v1::WorkerStatus& worker : status->workers()) {
     EXPECT_EQ(worker.load().cost().alpha().token_ms(), json["step"]["alpha"]["a1_ms"]);
     EXPECT_EQ(worker.load().cost().revision(), 1u);

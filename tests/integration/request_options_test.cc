@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -41,7 +42,7 @@ class RequestOptionsTest : public testing::Test {
                           "--server {} 2>&1",
                           route, flags, cluster_->address()));
     EXPECT_EQ(result.exit_status, 0) << result.output;
-    return Json::parse(result.output, nullptr, /*allow_exceptions=*/false);
+    return ParseJson(result.output);
   }
   // The same on both routes, which must agree.
   Json Generate(const std::string& flags) const {

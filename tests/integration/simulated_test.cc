@@ -5,15 +5,16 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/read_file.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
 
@@ -46,11 +47,6 @@ v1::GenerateRequest TokenRequest(int32_t prompt_tokens, int32_t max_tokens, v1::
   return request;
 }
 
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 class SimulatedFilesTest : public testing::Test {
  protected:
   SimulatedFilesTest() {
@@ -61,7 +57,7 @@ class SimulatedFilesTest : public testing::Test {
 
   // The shipped file with one field changed.
   std::string Changed(const std::string& pointer, const Json& value) {
-    Json json = Json::parse(ReadFile(kShipped));
+    Json json = ParseJson(ReadFile(kShipped));
     json[Json::json_pointer(pointer)] = value;
     const std::string path = directory_ / "device.json";
     std::ofstream(path) << json.dump();
@@ -113,7 +109,7 @@ TEST(SimulatedTest, StepsAndTransfersTakeNoLessThanTheModelSays) {
   constexpr int32_t kPrompt = 1600;
   const Outcome outcome = Ask(cluster.client(), TokenRequest(kPrompt, 11, v1::ROUTE_DISAGGREGATED));
   ASSERT_TRUE(outcome.status.ok()) << outcome.status;
-  const Json step = Json::parse(ReadFile(kShipped))["step"];
+  const Json step = ParseJson(ReadFile(kShipped))["step"];
   const v1::ChoiceFinish& finish = outcome.generation.choices[0].finish;
   const double prefill_ms = kPrompt * step["alpha"]["a1_ms"].get<double>() +
                             kPrompt * (kPrompt + 1) / 2 * step["alpha"]["a2_ms"].get<double>();
@@ -161,7 +157,7 @@ TEST_F(SimulatedFilesTest, BenchSaysThatItsFiguresAreSimulated) {
       cluster.address(), directory_.string(), (directory_ / "r.jsonl").string()));
   ASSERT_EQ(bench.exit_status, 0) << bench.output;
   EXPECT_THAT(bench.output, HasSubstr("a simulated device, not a real one"));
-  EXPECT_EQ(Json::parse(ReadFile(directory_ / "r.json"))["simulated"], true);
+  EXPECT_EQ(ParseJson(ReadFile(directory_ / "r.json"))["simulated"], true);
   EXPECT_THAT(ReadFile(directory_ / "r.jsonl"), HasSubstr("\"simulated\":true"));
 }
 
@@ -182,7 +178,7 @@ TEST_F(SimulatedFilesTest, UpNeedsNoModelAndTakesTheTokenizerOfOne) {
     const std::string prompt = model.empty() ? "--token-ids 1,2" : "\"It was\"";
     const CommandResult answer = Shell(
         fmt::format("generate {} --json --max-tokens 50 --server {} 2>/dev/null", prompt, address));
-    const Json json = Json::parse(answer.output);
+    const Json json = ParseJson(answer.output);
     EXPECT_EQ(json["token_ids"].size(), 3u) << "ended by the token that ends a text";
     EXPECT_EQ(json["finish_reason"], "stop");
     const CommandResult text = Shell("generate \"It was\" --server " + address + " 2>&1");

@@ -5,11 +5,13 @@
 #include <fstream>
 #include <string>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/http_cluster_fixture.h"
+#include "tests/support/read_file.h"
 
 namespace tandem {
 namespace {
@@ -38,8 +40,7 @@ std::string MakeModel() {
   for (const fs::directory_entry& file : fs::directory_iterator(sample)) {
     fs::copy_file(file, model / file.path().filename(), fs::copy_options::overwrite_existing);
   }
-  std::ifstream read(sample / "tokenizer.json");
-  Json tokenizer = Json::parse(read);
+  Json tokenizer = ParseJson(ReadFile(sample / "tokenizer.json"));
   for (Json& token : tokenizer["added_tokens"]) {
     if (token["id"] == kOpen) token["content"] = "<tool_call>";
     if (token["id"] == kCall) {
@@ -146,7 +147,7 @@ Json Ask(uint16_t port, std::string_view path, Json body, const Json& tool) {
   if (!tool.is_null()) body["tools"] = Json::array({tool});
   const HttpReply reply = HttpPeer(port).Post(path, body.dump());
   EXPECT_EQ(reply.status, 200) << reply.body;
-  return Json::parse(reply.body, nullptr, false);
+  return ParseJson(reply.body);
 }
 
 TEST_F(ToolCallsTest, AMessageHasTheUseOfAToolAndThinkingInBlocks) {

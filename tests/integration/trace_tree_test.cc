@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "grpcpp/create_channel.h"
@@ -181,7 +182,7 @@ TEST_F(TraceTreeTest, TheLogIsJsonAndTheLineOfARequestNamesItsTrace) {
   int requests = 0;
   std::ifstream log(log_);
   for (std::string line; std::getline(log, line);) {
-    const Json json = Json::parse(line, nullptr, false);
+    const Json json = ParseJson(line);
     ASSERT_TRUE(json.is_object()) << line;
     EXPECT_TRUE(json.contains("time") && json.contains("level") && json.contains("process"))
         << line;
@@ -227,7 +228,7 @@ TEST(TraceFlagsTest, WhatCannotBeUsedEndsTheStartAndIsNamed) {
   const CommandResult json =
       RouterWith("--trace-file /nowhere/x --log-format json --log-level off");
   EXPECT_EQ(json.exit_status, 1);
-  const Json line = Json::parse(json.output, nullptr, false);
+  const Json line = ParseJson(json.output);
   ASSERT_TRUE(line.is_object()) << json.output;
   EXPECT_EQ(line["level"], "error");
   EXPECT_THAT(line["message"].get<std::string>(), HasSubstr("--trace-file /nowhere/x"));
@@ -253,7 +254,7 @@ TEST(TraceFileTest, UpGivesEachOfItsProcessesAFile) {
     std::ifstream lines(file);
     std::string line;
     EXPECT_TRUE(std::getline(lines, line)) << file;
-    const Json json = Json::parse(line, nullptr, false);
+    const Json json = ParseJson(line);
     ASSERT_TRUE(json.is_object()) << line;
     traces.insert(json["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"]);
     unlink(file.c_str());

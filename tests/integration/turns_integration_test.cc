@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -173,12 +174,12 @@ TEST_F(TurnsTest, RequestsHaveTheIdOfTheirClient) {
   const HttpReply message = Send("/v1/messages", body);
   EXPECT_EQ(message.Header("x-request-id"), "mine");
   EXPECT_EQ(message.Header("request-id"), "mine");
-  EXPECT_EQ(Json::parse(message.body)["id"], "msg_mine");
+  EXPECT_EQ(ParseOrderedJson(message.body).value["id"], "msg_mine");
   body = ResponsesBody();
   body["request_id"] = "mine";
   const HttpReply response = Send("/v1/responses", body);
   EXPECT_EQ(response.Header("x-request-id"), "mine");
-  EXPECT_EQ(Json::parse(response.body)["id"], "resp_mine");
+  EXPECT_EQ(ParseOrderedJson(response.body).value["id"], "resp_mine");
 }
 
 TEST_F(TurnsTest, AClientThatLeavesFreesItsBlocks) {

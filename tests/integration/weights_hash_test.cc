@@ -6,15 +6,16 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "server/commands/child_process.h"
+#include "tests/support/read_file.h"
 #include "tests/support/test_cluster.h"
 #include "tests/support/wrapped_binary.h"
 
@@ -25,19 +26,14 @@ using ::testing::HasSubstr;
 
 constexpr char kModel[] = TANDEM_SOURCE_DIR "/models/sample";
 
-std::string Contents(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string((std::istreambuf_iterator<char>(file)), {});
-}
-
 // Waits until a process that writes its log to this file has logged the text.
 void ExpectLogged(const std::filesystem::path& log, const std::string& text) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (Contents(log).find(text) == std::string::npos &&
+  while (ReadFile(log).find(text) == std::string::npos &&
          std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  EXPECT_THAT(Contents(log), HasSubstr(text));
+  EXPECT_THAT(ReadFile(log), HasSubstr(text));
 }
 
 // Zeros in a twentieth of each large tensor, where no sample of the fingerprint lies.
@@ -48,7 +44,7 @@ void Damage(const std::filesystem::path& safetensors) {
   std::string header(header_bytes, ' ');
   file.read(header.data(), static_cast<std::streamsize>(header_bytes));
   int damaged = 0;
-  const nlohmann::json tensors = nlohmann::json::parse(header);
+  const nlohmann::json tensors = ParseJson(header);
   for (const auto& [name, tensor] : tensors.items()) {
     if (name == "__metadata__") continue;
     const uint64_t begin = tensor["data_offsets"][0];

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
 
@@ -49,7 +50,7 @@ void FakeCollector::Handle(const std::shared_ptr<HttpExchange>& exchange) {
   if (answer.status == 0) {
     held_.push_back(exchange);
   } else {
-    if (answer.status == 200) bodies_.push_back(Json::parse(exchange->request().body));
+    if (answer.status == 200) bodies_.push_back(ParseJson(exchange->request().body));
     exchange->Respond(answer);
   }
   changed_.Signal();

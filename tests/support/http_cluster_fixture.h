@@ -3,11 +3,12 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/support/http_peer.h"
 #include "tests/support/test_cluster.h"
 
@@ -42,7 +43,11 @@ class HttpClusterFixture : public testing::Test {
   static Json Post(std::string_view path, const Json& body, int status = 200) {
     const HttpReply reply = Send(path, body);
     EXPECT_EQ(reply.status, status) << reply.body;
-    return Json::parse(reply.body, nullptr, false);
+    if constexpr (std::is_same_v<Json, OrderedJson>) {
+      return ParseOrderedJson(reply.body).value;
+    } else {
+      return ParseJson(reply.body);
+    }
   }
 
   static inline TestCluster* cluster_ = nullptr;

@@ -6,24 +6,20 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string_view>
 #include <system_error>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/read_file.h"
 
 namespace tandem {
 namespace {
 
 constexpr char kDeepModel[] = TANDEM_SOURCE_DIR "/models/sample";
 constexpr int kKeptLayers = 2;
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 bool IsOfLaterLayer(const std::string& tensor) {
   constexpr std::string_view kPrefix = "model.layers.";
@@ -38,7 +34,7 @@ std::string WithoutLaterLayers(const std::string& file) {
   const size_t data = sizeof(header_bytes) + header_bytes;
   nlohmann::json kept;
   std::string kept_data;
-  const auto header = nlohmann::json::parse(file.substr(sizeof(header_bytes), header_bytes));
+  const auto header = ParseJson(file.substr(sizeof(header_bytes), header_bytes));
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__" || IsOfLaterLayer(name)) continue;
     const size_t begin = entry["data_offsets"][0];
@@ -58,11 +54,11 @@ class ShallowCopy {
  public:
   ShallowCopy() : directory_(fmt::format("{}shallow-sample-{}", testing::TempDir(), getpid())) {
     std::filesystem::create_directories(directory_);
-    auto config = nlohmann::json::parse(ReadAll(std::string(kDeepModel) + "/config.json"));
+    auto config = ParseJson(ReadFile(std::string(kDeepModel) + "/config.json"));
     config["num_hidden_layers"] = kKeptLayers;
     std::ofstream(directory_ + "/config.json") << config;
     std::ofstream(directory_ + "/model.safetensors", std::ios::binary)
-        << WithoutLaterLayers(ReadAll(std::string(kDeepModel) + "/model.safetensors"));
+        << WithoutLaterLayers(ReadFile(std::string(kDeepModel) + "/model.safetensors"));
   }
   ShallowCopy(const ShallowCopy&) = delete;
   ~ShallowCopy() {

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -33,7 +34,7 @@ inline std::vector<SseEventParts> SseEventsIn(std::string_view stream) {
       return events;
     }
     events.push_back({.name = std::string(event.substr(7, line - 7)),
-                      .data = nlohmann::ordered_json::parse(event.substr(line + 7))});
+                      .data = ParseOrderedJson(event.substr(line + 7)).value});
   }
   return events;
 }

@@ -80,7 +80,7 @@ absl::Status CheckState(const BodyFields& body) {
   for (const std::string& what : include) {
     if (what != "message.output_text.logprobs") continue;
     return WithParam(Unimplemented("include has {}: use /v1/chat/completions for log-probabilities",
-                                   JsonText(what)),
+                                   JsonString(what)),
                      "include");
   }
   return CheckMetadata(body);
@@ -94,7 +94,7 @@ absl::Status AddMessageItem(const BodyFields& item, const std::string& path,
   if (role != "user" && role != "assistant" && role != "system" && role != "developer") {
     return WithParam(InvalidArgument("{}.role={} is unknown: use \"user\", \"assistant\", "
                                      "\"system\" or \"developer\"",
-                                     path, JsonText(role.substr(0, 40))),
+                                     path, JsonString(role.substr(0, 40))),
                      path);
   }
   RETURN_IF_ERROR(Require(item, "content"));
@@ -152,7 +152,7 @@ absl::Status AddItem(const Json& json, const std::string& path, MessageList& mes
   }
   return WithParam(Unimplemented("{}.type={} is not supported: items are message, reasoning, "
                                  "function_call and function_call_output",
-                                 path, JsonText(type.substr(0, 40))),
+                                 path, JsonString(type.substr(0, 40))),
                    "input");
 }
 
@@ -191,7 +191,7 @@ absl::StatusOr<Json> ToolChoiceOf(const BodyFields& body, bool has_tools) {
   RETURN_IF_ERROR(ReadRequired(choice, "type", type));
   if (type != "function") {
     return WithParam(Unimplemented("tool_choice.type={} is not supported: use \"function\"",
-                                   JsonText(type.substr(0, 40))),
+                                   JsonString(type.substr(0, 40))),
                      "tool_choice");
   }
   std::string name;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -196,9 +197,10 @@ TEST(AnswerReaderTest, ArgumentsInTagsBecomeJson) {
       "</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=stop>\n</function>\n</"
       "tool_call>";
   ReaderOptions options;
-  options.string_parameters = StringParametersOf(nlohmann::ordered_json::parse(R"([{"type":
+  options.string_parameters = StringParametersOf(ParseOrderedJson(R"([{"type":
       "function", "function": {"name": "write", "parameters": {"properties": {
-      "path": {"type": "string"}, "mode": {"type": "integer"}}}}}, 5, {"name": 7}])"));
+      "path": {"type": "string"}, "mode": {"type": "integer"}}}}}, 5, {"name": 7}])")
+                                                     .value);
   EXPECT_EQ(
       Read(markup, text, options),
       "content{Now.}call0 write{{\"path\": \"12\", \"text\": \"  if a < b:\\n\\t\\\"x\\\"\\n\", "

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <string>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/answer/answer_reader.h"
@@ -124,12 +125,13 @@ TEST(FindMarkupTest, ReasoningThatTheTemplateWrites) {
 }
 
 TEST(FindMarkupTest, AResponseTemplateIsTaken) {
-  const auto markup = MarkupOfResponseTemplate(Json::parse(R"({"version": 1,
+  const auto markup = MarkupOfResponseTemplate(ParseOrderedJson(R"({"version": 1,
       "defaults": {"role": "assistant"}, "start_anchor": "<|im_start|>assistant\n", "fields": {
       "thinking": {"open": "<think>", "close": "</think>"},
       "content": {"close": "<|im_end|>"},
       "tool_calls": {"open": "<tool_call>", "close": "</tool_call>", "repeats": true,
-        "content": "json", "transform": {"type": "function", "function": "{content}"}}}})"));
+        "content": "json", "transform": {"type": "function", "function": "{content}"}}}})")
+                                                   .value);
   ASSERT_TRUE(markup.ok()) << markup.status();
   EXPECT_EQ(*markup, (AnswerMarkup{kThink, kHermes}));
 }
@@ -137,7 +139,7 @@ TEST(FindMarkupTest, AResponseTemplateIsTaken) {
 TEST(FindMarkupTest, PatternsOfAResponseTemplateBecomeMarks) {
   const auto calls = [](const char* field) {
     Json json;
-    json["fields"]["tool_calls"] = Json::parse(field);
+    json["fields"]["tool_calls"] = ParseOrderedJson(field).value;
     const auto markup = MarkupOfResponseTemplate(json);
     EXPECT_TRUE(markup.ok()) << markup.status();
     return markup.ok() ? markup->calls : std::nullopt;
@@ -193,7 +195,7 @@ TEST(FindMarkupTest, WhatAResponseTemplateCannotSayHereIsNamed) {
       {R"j({"fields": {"tool_calls": {"open_pattern": "to=(?P<name>\\w+).*?<m>"}}})j",
        "is not supported from character 16"}};
   for (const Refused& one : refused) {
-    const auto markup = MarkupOfResponseTemplate(Json::parse(one.json));
+    const auto markup = MarkupOfResponseTemplate(ParseOrderedJson(one.json).value);
     ASSERT_FALSE(markup.ok()) << one.json;
     EXPECT_THAT(std::string(markup.status().message()), HasSubstr(one.wanted));
   }
@@ -206,7 +208,7 @@ TEST(FindMarkupTest, ParsersAreChosenByName) {
                          {}});
   ASSERT_TRUE(chat.ok());
   const auto chosen = [&](const ParserNames& names, const char* json = "null") {
-    return ChooseMarkup(chat->get(), Json::parse(json), names);
+    return ChooseMarkup(chat->get(), ParseOrderedJson(json).value, names);
   };
   EXPECT_EQ(chosen({})->calls, (CallMarkup{.call_open = "<c>", .call_close = "</c>"}));
   EXPECT_EQ(*chosen({.tools = "hermes", .reasoning = "think"}), (AnswerMarkup{kThink, kHermes}));

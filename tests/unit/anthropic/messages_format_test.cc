@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -13,7 +14,6 @@ namespace tandem::anthropic {
 namespace {
 
 using openai::Json;
-using openai::JsonText;
 using openai::TurnAnswer;
 using openai::TurnDelivery;
 
@@ -69,7 +69,7 @@ TEST(MessagesFormatTest, AStreamHasItsEventsInOrder) {
 TEST(MessagesFormatTest, WhatEndedTheMessageIsSaid) {
   const auto stop_of = [](v1::FinishReason reason, const std::string& stop) {
     TurnAnswer answer = Message(TurnDelivery::kWhole);
-    const Json json = Json::parse(Tell(answer, reason, stop));
+    const Json json = ParseOrderedJson(Tell(answer, reason, stop)).value;
     return json["stop_reason"].dump() + json["stop_sequence"].dump();
   };
   EXPECT_EQ(stop_of(v1::FINISH_REASON_STOP, ""), R"("end_turn"null)");
@@ -88,7 +88,7 @@ std::string TellParts(TurnAnswer& answer) {
 
 TEST(MessagesFormatTest, ThinkingAndUsesOfToolsAreBlocks) {
   TurnAnswer answer = Message(TurnDelivery::kWhole, ReadThoughtsAndCalls(TurnDelivery::kWhole));
-  const Json json = Json::parse(TellParts(answer));
+  const Json json = ParseOrderedJson(TellParts(answer)).value;
   ASSERT_EQ(json["content"].size(), 3u) << json;
   EXPECT_EQ(JsonText(json["content"][0]),
             R"({"type":"thinking","thinking":"hm, so","signature":""})");
@@ -103,7 +103,7 @@ TEST(MessagesFormatTest, StreamedBlocksAreThoseOfTheWholeMessage) {
   TurnAnswer whole = Message(TurnDelivery::kWhole, ReadThoughtsAndCalls(TurnDelivery::kWhole));
   TurnAnswer streamed =
       Message(TurnDelivery::kStreamed, ReadThoughtsAndCalls(TurnDelivery::kStreamed));
-  const Json wanted = Json::parse(TellParts(whole));
+  const Json wanted = ParseOrderedJson(TellParts(whole)).value;
   Json content = Json::array();
   std::string arguments;
   Json stop;
@@ -128,7 +128,7 @@ TEST(MessagesFormatTest, StreamedBlocksAreThoseOfTheWholeMessage) {
       stop = data["delta"]["stop_reason"];
     }
   }
-  content.back()["input"] = Json::parse(arguments);
+  content.back()["input"] = ParseOrderedJson(arguments).value;
   EXPECT_EQ(content, wanted["content"]);
   EXPECT_EQ(stop, "tool_use");
 }

@@ -3,6 +3,7 @@
 #include <string>
 #include <tuple>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -12,7 +13,6 @@ namespace tandem::anthropic {
 namespace {
 
 using openai::Json;
-using openai::JsonText;
 using testing::HasSubstr;
 
 absl::StatusOr<openai::ChatRequest> Parse(std::string_view body,
@@ -38,7 +38,7 @@ void ExpectError(const std::string& fields, const std::string& says) {
   ASSERT_FALSE(status.ok()) << fields;
   const HttpResponse response = ErrorResponse(status, "r");
   EXPECT_EQ(response.status, 400) << fields;
-  const Json json = Json::parse(response.body);
+  const Json json = ParseOrderedJson(response.body).value;
   EXPECT_EQ(json["type"], "error");
   EXPECT_EQ(json["error"]["type"], "invalid_request_error");
   EXPECT_EQ(json["request_id"], "r");
@@ -212,7 +212,7 @@ TEST(MessagesErrorTest, EveryStatusHasItsType) {
         std::tuple(DeadlineExceeded("a"), 504, "timeout_error")}) {
     const HttpResponse response = ErrorResponse(status, "r");
     EXPECT_EQ(response.status, http);
-    EXPECT_EQ(Json::parse(response.body)["error"]["type"], type);
+    EXPECT_EQ(ParseOrderedJson(response.body).value["error"]["type"], type);
   }
 }
 

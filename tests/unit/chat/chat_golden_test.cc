@@ -1,28 +1,20 @@
 // Prompts that jinja2 made of the templates in tests/golden/chat, in the environment of transformers
 // (make_chat_golden.py).
-#include <fstream>
-#include <sstream>
 
+#include "base/json.h"
 #include "gtest/gtest.h"
+#include "tests/support/read_file.h"
 #include "tests/unit/chat/rendered.h"
 
 namespace tandem {
 namespace {
 
-std::string ReadWhole(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file) << path;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 TEST(ChatGoldenTest, PromptsAreThoseOfJinja2) {
   const std::string folder = TANDEM_SOURCE_DIR "/tests/golden/chat/";
-  const ChatJson golden = ChatJson::parse(ReadWhole(folder + "prompts.json"));
+  const ChatJson golden = ParseOrderedJson(ReadFile(folder + "prompts.json")).value;
   size_t texts = 0;
   for (const auto& [file, prompts] : golden["prompts"].items()) {
-    const std::string source = ReadWhole(folder + "templates/" + file);
+    const std::string source = ReadFile(folder + "templates/" + file);
     for (const auto& [name, prompt] : prompts.items()) {
       ChatJson variables = golden["special_tokens"];
       variables.update(golden["conversations"][name]);

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -218,7 +219,7 @@ TEST(CheckDeploymentTest, AFileThatWasMeasuredHereIsUsedWhereItIsFound) {
 
 TEST(CheckDeploymentTest, TheJsonHasTheSameAsTheText) {
   const CheckReport report = Check(RequestOf());
-  const nlohmann::json json = nlohmann::json::parse(CheckJson(report));
+  const nlohmann::json json = ParseJson(CheckJson(report));
   EXPECT_EQ(json["ok"], true);
   EXPECT_EQ(json["workers"][1]["name"], "decode-0");
   EXPECT_EQ(json["workers"][1]["kv_tokens"], 4096);

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -195,7 +196,7 @@ TEST(ModelConfigTest, RefusesByNameWhatItDoesNotCompute) {
 
 // As compressed-tensors writes it for 8-bit weights whose activations are rounded as the model runs.
 Json Int8Config() {
-  return Json::parse(R"({
+  return ParseJson(R"({
     "quant_method": "compressed-tensors", "format": "int-quantized", "ignore": ["lm_head"],
     "kv_cache_scheme": null, "sparsity_config": {},
     "config_groups": {"group_0": {

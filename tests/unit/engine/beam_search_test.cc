@@ -5,14 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/read_file.h"
 
 namespace tandem {
 namespace {
@@ -107,9 +108,7 @@ EarlyStopping EarlyStoppingOf(const Json& value) {
 }
 
 TEST(BeamSearchTest, FindsWhatTransformersFinds) {
-  std::ifstream file(TANDEM_SOURCE_DIR "/tests/golden/beams/tree.json");
-  ASSERT_TRUE(file.good()) << "the golden is missing: tests/golden/make_golden.py makes it";
-  const Json golden = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const Json golden = ParseJson(ReadFile(TANDEM_SOURCE_DIR "/tests/golden/beams/tree.json"));
   ASSERT_TRUE(golden.is_object());
   ASSERT_GE(golden["cases"].size(), 200u);
   const Tree tree(golden["vocab_size"].get<int32_t>());

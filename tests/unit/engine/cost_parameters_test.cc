@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -44,7 +45,7 @@ CostParameters Example() {
 
 // The message for the example with one field changed or removed.
 std::string Refused(const std::string& pointer, const Json& value) {
-  Json json = Json::parse(WriteCostParameters(Example()));
+  Json json = ParseJson(WriteCostParameters(Example()));
   json[Json::json_pointer(pointer)] = value;
   const auto parsed = ParseCostParameters(json.dump());
   EXPECT_FALSE(parsed.ok()) << pointer;
@@ -64,7 +65,7 @@ TEST(CostParametersTest, WhatIsWrittenIsReadBackExactly) {
 }
 
 TEST(CostParametersTest, TheSixScalarsAreThoseOfTheModel) {
-  const Json classic = Json::parse(WriteCostParameters(Example()))["classic"];
+  const Json classic = ParseJson(WriteCostParameters(Example()))["classic"];
   EXPECT_EQ(classic["alpha_ms_per_token"], 0.05);
   EXPECT_NEAR(classic["beta_ms"].get<double>(), 3 + 0.5 + 0.512, 1e-12);
   EXPECT_NEAR(classic["gamma_ms_per_token"].get<double>(), 0.07, 1e-12);
@@ -74,7 +75,7 @@ TEST(CostParametersTest, TheSixScalarsAreThoseOfTheModel) {
   CostParameters bare = Example();
   bare.steps.batch_thresh.reset();
   bare.links.clear();
-  const Json unknown = Json::parse(WriteCostParameters(bare))["classic"];
+  const Json unknown = ParseJson(WriteCostParameters(bare))["classic"];
   EXPECT_TRUE(unknown["batch_thresh"].is_null());
   EXPECT_TRUE(unknown["bandwidth_gb_per_s"].is_null());
 }

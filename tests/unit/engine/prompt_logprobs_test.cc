@@ -4,15 +4,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <fstream>
 #include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/handoff_pair.h"
+#include "tests/support/read_file.h"
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
 
@@ -75,8 +76,7 @@ class GoldenPromptLogprobsTest : public testing::TestWithParam<const char*> {};
 TEST_P(GoldenPromptLogprobsTest, EqualTransformers) {
   constexpr double kTolerance = 1e-3;
   const std::string root = TANDEM_SOURCE_DIR;
-  std::ifstream file(root + "/tests/golden/logits/" + GetParam() + ".json");
-  const Json golden = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const Json golden = ParseJson(ReadFile(root + "/tests/golden/logits/" + GetParam() + ".json"));
   ASSERT_TRUE(golden.is_object() && !golden["cases"].empty());
   TestEngine engine({.checkpoint = golden["checkpoint"].get<std::string>(),
                      .num_threads = 2,

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -17,7 +18,7 @@ std::string ShippedFile(const std::string& gpu) {
   return TANDEM_SOURCE_DIR "/models/simulated/qwen3-8b-" + gpu + ".json";
 }
 
-Json Shipped() { return Json::parse(*ReadParameterFile(ShippedFile("h200"))); }
+Json Shipped() { return ParseJson(*ReadParameterFile(ShippedFile("h200"))); }
 
 // The message for the shipped file with one field changed.
 std::string Refused(const std::string& pointer, const Json& value) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -80,11 +81,11 @@ TEST(TotalOfTest, OneWindowHasNoErrorAndKvThatDidNotMoveNoRatio) {
   result.windows[0].kv.Clear();
   EXPECT_FALSE(TotalOf(MeasureOf("kv_raw_over_wire"), result.windows).has_value());
   EXPECT_THAT(EvalTables(result), HasSubstr("moved no KV"));
-  EXPECT_EQ(Json::parse(EvalJson(result))["windows"][0]["kv_raw_over_wire"], nullptr);
+  EXPECT_EQ(ParseJson(EvalJson(result))["windows"][0]["kv_raw_over_wire"], nullptr);
 }
 
 TEST(EvalReportTest, JsonHasEveryNumberAndWhatItIsOf) {
-  const Json json = Json::parse(EvalJson(Result()));
+  const Json json = ParseJson(EvalJson(Result()));
   EXPECT_EQ(json["format"], "tandem-eval");
   EXPECT_EQ(json["baseline"]["router"], "here:1");
   EXPECT_EQ(json["baseline"]["route"], "unified");
@@ -113,7 +114,7 @@ TEST(EvalReportTest, TheTablesSayWhatWasComparedAndWhatTheNumbersAre) {
 
 TEST(EvalReportTest, PlantedFactsAreCountedInEveryReport) {
   const EvalResult result = PlantedResult(PlantedQuestion::kLater);
-  const Json json = Json::parse(EvalJson(result));
+  const Json json = ParseJson(EvalJson(result));
   EXPECT_EQ(json["planted"], "later");
   EXPECT_FALSE(json.contains("output_tokens"));
   EXPECT_EQ(json["totals"]["baseline_found"]["mean"], 1);
@@ -128,7 +129,7 @@ TEST(EvalReportTest, PlantedFactsAreCountedInEveryReport) {
     EXPECT_THAT(text, HasSubstr("planted fact found, tested                0.6667"));
   }
   const EvalResult known = PlantedResult(PlantedQuestion::kKnown);
-  EXPECT_EQ(Json::parse(EvalJson(known))["planted"], "known");
+  EXPECT_EQ(ParseJson(EvalJson(known))["planted"], "known");
   EXPECT_THAT(EvalTables(known), HasSubstr("asked for at the end of the prompt"));
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "base/json.h"
 #include "bench/serving/runner.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -130,7 +131,7 @@ TEST(OpenAiBackendTest, TheRequestHasItsIdKeyAndHeaders) {
   EXPECT_EQ(asked.Header("x-request-id"), "bench-0");
   EXPECT_EQ(asked.Header("Authorization"), "Bearer secret");
   EXPECT_EQ(asked.Header("X-Test"), "5");
-  EXPECT_EQ(nlohmann::json::parse(asked.body)["model"], "m");
+  EXPECT_EQ(ParseJson(asked.body)["model"], "m");
 }
 
 TEST(OpenAiBackendTest, WithATokenizerPromptsAreIds) {
@@ -146,7 +147,7 @@ TEST(OpenAiBackendTest, WithATokenizerPromptsAreIds) {
         exchange->Respond({.body = nlohmann::json{{"tokens", ids}}.dump()});
       });
   Ask(http);
-  const auto prompt = nlohmann::json::parse(asked.body)["prompt"];
+  const auto prompt = ParseJson(asked.body)["prompt"];
   ASSERT_EQ(prompt.size(), 6u);
   for (const auto& id : prompt) EXPECT_GE(id, 500);
 }

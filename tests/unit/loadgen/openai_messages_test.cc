@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "bench/serving/openai_body.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 
 namespace tandem::loadgen {
 namespace {
@@ -24,7 +24,7 @@ ScheduledRequest Request() {
 TEST(OpenAiBodyTest, ACompletionHasTokenIdsWhereTheTokenizerIsKnownAndTextOtherwise) {
   OpenAiBody body;
   body.model = "m";
-  auto json = nlohmann::json::parse(MakeOpenAiBody(body, Request(), {40, 41, 42}));
+  auto json = ParseJson(MakeOpenAiBody(body, Request(), {40, 41, 42}));
   EXPECT_EQ(json["model"], "m");
   EXPECT_EQ(json["prompt"].size(), 5u);
   EXPECT_GE(json["prompt"][0], 40);
@@ -32,14 +32,14 @@ TEST(OpenAiBodyTest, ACompletionHasTokenIdsWhereTheTokenizerIsKnownAndTextOtherw
   EXPECT_EQ(json["ignore_eos"], true);
   EXPECT_EQ(json["stream"], true);
   EXPECT_EQ(json["stream_options"]["include_usage"], true);
-  json = nlohmann::json::parse(MakeOpenAiBody(body, Request(), {}));
+  json = ParseJson(MakeOpenAiBody(body, Request(), {}));
   EXPECT_EQ(json["prompt"].get<std::string>().size(), 5u * 3 - 1);
 }
 
 TEST(OpenAiBodyTest, AChatHasOneMessageAndExtraFieldsReplaceOurs) {
   OpenAiBody body = {.api = OpenAiApi::kChat, .extra_json = "{\"temperature\":0.5,\"top_k\":3}"};
   body.options.ignore_eos = false;
-  const auto json = nlohmann::json::parse(MakeOpenAiBody(body, Request(), {40, 41, 42}));
+  const auto json = ParseJson(MakeOpenAiBody(body, Request(), {40, 41, 42}));
   EXPECT_EQ(json["messages"][0]["role"], "user");
   EXPECT_TRUE(json["messages"][0]["content"].is_string());
   EXPECT_EQ(json["max_completion_tokens"], 9);

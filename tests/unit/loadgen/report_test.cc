@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "bench/serving/report_html.h"
 #include "bench/serving/report_json.h"
 #include "bench/serving/report_text.h"
@@ -180,7 +181,7 @@ TEST(RequestLinesTest, EveryRequestIsAJsonObjectOnALine) {
   const std::string lines = RequestLines(FiveRequests(), kOptions);
   std::vector<nlohmann::json> rows;
   for (size_t at = 0; at < lines.size(); at = lines.find('\n', at) + 1) {
-    rows.push_back(nlohmann::json::parse(lines.substr(at, lines.find('\n', at) - at)));
+    rows.push_back(ParseJson(lines.substr(at, lines.find('\n', at) - at)));
   }
   ASSERT_EQ(rows.size(), 5u);
   EXPECT_EQ(rows[0]["verdict"], "complete");

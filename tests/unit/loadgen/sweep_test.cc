@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "bench/serving/sweep_comparison.h"
 #include "bench/serving/sweep_report.h"
@@ -159,7 +160,7 @@ TEST_F(SweepTest, TheReportHoldsAutoAgainstEveryOtherStrategy) {
   const std::string report = Read("report.md");
   EXPECT_THAT(report, HasSubstr("It wins under 0 of 2 loads, ties under 0 and loses under 2."));
   EXPECT_THAT(report, HasSubstr("| short | 4 | 55.0% | all | 80.0% | -31.2"));
-  const Json json = Json::parse(Read("sweep.json"));
+  const Json json = ParseOrderedJson(Read("sweep.json")).value;
   EXPECT_EQ(json["points"].size(), 18U);
   EXPECT_EQ(json["standings"].size(), 2U);
   EXPECT_EQ(json["standings"][0]["winner"], "all");

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -98,7 +99,7 @@ TEST_F(AnswerTest, AWholeCompletionHasAllChoicesInOrder) {
     for (int32_t i : {1, 0}) answer.Add(prompt, Finish(i, v1::FINISH_REASON_LENGTH));
     answer.Add(prompt, Summary(4, 3));
   }
-  const Json json = Json::parse(answer.Finish());
+  const Json json = ParseOrderedJson(answer.Finish()).value;
   EXPECT_EQ(json["id"], "cmpl-r1");
   EXPECT_EQ(json["object"], "text_completion");
   EXPECT_EQ(json["created"], 5);
@@ -124,7 +125,7 @@ TEST_F(AnswerTest, TheLastTokenComesWithTheEndOfItsChoice) {
   EXPECT_EQ(answer.Add(0, Chunk(0, "c", {'c'})), "") << "the third of three tokens";
   const auto events = EventsIn(answer.Add(0, Finish(0, v1::FINISH_REASON_LENGTH)));
   ASSERT_EQ(events.size(), 1u);
-  const Json last = Json::parse(events[0]);
+  const Json last = ParseOrderedJson(events[0]).value;
   EXPECT_EQ(last["choices"][0]["text"], "c");
   EXPECT_EQ(last["choices"][0]["finish_reason"], "length");
   EXPECT_EQ(answer.Add(0, Summary(1, 3)), "");
@@ -134,14 +135,14 @@ TEST_F(AnswerTest, TheLastTokenComesWithTheEndOfItsChoice) {
 TEST_F(AnswerTest, UsageComesInAnEventOfItsOwnOrInEach) {
   Answer answer = Completion({.stream = true, .include_usage = true, .continuous_usage = true});
   answer.AddPrompt({.text = {}, .token_ids = {1, 2, 3, 4}, .logprobs = {}}, Pieces(), 1);
-  const Json first = Json::parse(EventsIn(answer.Add(0, Chunk(0, "ab", {'a', 'b'})))[0]);
+  const Json first = ParseOrderedJson(EventsIn(answer.Add(0, Chunk(0, "ab", {'a', 'b'})))[0]).value;
   EXPECT_EQ(first["usage"]["prompt_tokens"], 4);
   EXPECT_EQ(first["usage"]["completion_tokens"], 2);
   answer.Add(0, Finish(0, v1::FINISH_REASON_STOP));
   answer.Add(0, Summary(4, 2));
   const auto events = EventsIn(answer.Finish());
   ASSERT_EQ(events.size(), 2u);
-  const Json usage = Json::parse(events[0]);
+  const Json usage = ParseOrderedJson(events[0]).value;
   EXPECT_TRUE(usage["choices"].empty());
   EXPECT_EQ(usage["usage"]["total_tokens"], 6);
   EXPECT_EQ(events[1], "[DONE]");
@@ -156,7 +157,7 @@ TEST_F(AnswerTest, WhatStoppedAChoiceIsNamed) {
     answer.Add(0, Chunk(0, "", {last}));
     answer.Add(0, Finish(0, v1::FINISH_REASON_STOP, stop));
     answer.Add(0, Summary(1, 1));
-    const Json json = Json::parse(answer.Finish());
+    const Json json = ParseOrderedJson(answer.Finish()).value;
     EXPECT_EQ(json["choices"][0]["finish_reason"], "stop");
     EXPECT_EQ(json["choices"][0]["stop_reason"], wanted);
   }
@@ -169,7 +170,7 @@ TEST_F(AnswerTest, LogprobsOfACompletionAreFourLists) {
   answer.Add(0, Letter('b', -std::numeric_limits<float>::infinity()));
   answer.Add(0, Finish(0, v1::FINISH_REASON_STOP));
   answer.Add(0, Summary(1, 2));
-  const Json json = Json::parse(answer.Finish());
+  const Json json = ParseOrderedJson(answer.Finish()).value;
   EXPECT_EQ(JsonText(json["choices"][0]["logprobs"]),
             R"({"text_offset":[0,1],"token_logprobs":[-0.25,-9999.0],"tokens":["a","b"],)"
             R"("top_logprobs":[{"z":-0.5,"a":-0.25},{"z":-0.5,"b":-9999.0}]})");
@@ -189,7 +190,7 @@ TEST_F(AnswerTest, AnEchoPutsThePromptBeforeTheTextAndItsLogprobs) {
     const std::string first = answer.Add(0, Letter('a', -0.25));
     answer.Add(0, Finish(0, v1::FINISH_REASON_STOP));
     answer.Add(0, Summary(2, 1));
-    const Json json = Json::parse(stream ? EventsIn(first)[0] : answer.Finish());
+    const Json json = ParseOrderedJson(stream ? EventsIn(first)[0] : answer.Finish()).value;
     EXPECT_EQ(json["choices"][0]["text"], "pqa");
     EXPECT_EQ(JsonText(json["choices"][0]["logprobs"]),
               R"({"text_offset":[0,1,2],"token_logprobs":[null,-1.0,-0.25],"tokens":["p","q","a"],)"
@@ -206,11 +207,11 @@ TEST_F(AnswerTest, AChatBeginsWithItsRoleWhenTheFirstTokenComes) {
             R"({"id":"chatcmpl-r1","object":"chat.completion.chunk","created":5,"model":"m",)"
             R"("system_fingerprint":"f","choices":[{"index":0,"delta":{"role":"assistant",)"
             R"("content":""},"logprobs":null,"finish_reason":null}]})");
-  EXPECT_EQ(Json::parse(events[1])["choices"][0]["delta"], Json({{"content", "a"}}));
+  EXPECT_EQ(ParseOrderedJson(events[1]).value["choices"][0]["delta"], Json({{"content", "a"}}));
   const auto last = EventsIn(answer.Add(0, Finish(0, v1::FINISH_REASON_STOP)));
   ASSERT_EQ(last.size(), 1u);
-  EXPECT_EQ(Json::parse(last[0])["choices"][0]["delta"], Json::object());
-  EXPECT_EQ(Json::parse(last[0])["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(ParseOrderedJson(last[0]).value["choices"][0]["delta"], Json::object());
+  EXPECT_EQ(ParseOrderedJson(last[0]).value["choices"][0]["finish_reason"], "stop");
 }
 
 TEST_F(AnswerTest, AWholeChatHasAMessage) {
@@ -219,7 +220,7 @@ TEST_F(AnswerTest, AWholeChatHasAMessage) {
   answer.Add(0, Letter('a', -0.25));
   answer.Add(0, Finish(0, v1::FINISH_REASON_STOP));
   answer.Add(0, Summary(1, 1));
-  const Json json = Json::parse(answer.Finish());
+  const Json json = ParseOrderedJson(answer.Finish()).value;
   EXPECT_EQ(json["object"], "chat.completion");
   EXPECT_EQ(json["choices"][0]["message"]["role"], "assistant");
   EXPECT_EQ(json["choices"][0]["message"]["content"], "a");
@@ -261,7 +262,7 @@ class ReadAnswerTest : public AnswerTest {
 };
 
 TEST_F(ReadAnswerTest, AWholeAnswerHasReasoningAndCallsInFieldsOfTheirOwn) {
-  const Json json = Json::parse(Answered({}, kText));
+  const Json json = ParseOrderedJson(Answered({}, kText)).value;
   const Json& choice = json["choices"][0];
   EXPECT_EQ(choice["finish_reason"], "tool_calls");
   const Json& message = choice["message"];
@@ -286,7 +287,7 @@ TEST_F(ReadAnswerTest, AStreamHasTheSameInDeltas) {
   Json calls = Json::array();
   std::string finish;
   for (size_t i = 0; i + 1 < events.size(); ++i) {
-    const Json choice = Json::parse(events[i])["choices"][0];
+    const Json choice = ParseOrderedJson(events[i]).value["choices"][0];
     const Json& delta = choice["delta"];
     if (!choice["finish_reason"].is_null()) finish = choice["finish_reason"];
     texts[0] += delta.value("content", "");
@@ -308,13 +309,14 @@ TEST_F(ReadAnswerTest, AStreamHasTheSameInDeltas) {
   EXPECT_EQ(texts[0], "I look.");
   EXPECT_EQ(texts[1], "Look.");
   EXPECT_EQ(finish, "tool_calls");
-  const Json whole = Json::parse(Answered({}, kText))["choices"][0]["message"]["tool_calls"];
+  const Json whole =
+      ParseOrderedJson(Answered({}, kText)).value["choices"][0]["message"]["tool_calls"];
   for (Json& call : calls) call.erase("index");
   EXPECT_EQ(calls, whole);
 }
 
 TEST_F(ReadAnswerTest, ACallWithoutContentHasNone) {
-  const Json json = Json::parse(Answered({}, R"(<tool_call>{"name":"go"}</tool_call>)"));
+  const Json json = ParseOrderedJson(Answered({}, R"(<tool_call>{"name":"go"}</tool_call>)")).value;
   EXPECT_TRUE(json["choices"][0]["message"]["content"].is_null());
   EXPECT_FALSE(json["choices"][0]["message"].contains("reasoning"));
 }
@@ -331,7 +333,8 @@ TEST_F(ReadAnswerTest, ClientsMayDoWithoutReasoningAndWithOneCall) {
 
 TEST_F(ReadAnswerTest, WhatIsCutOffIsNoCall) {
   const std::string_view cut = kText.substr(0, kText.size() - 20);
-  const Json json = Json::parse(Answered({}, cut, v1::FINISH_REASON_LENGTH))["choices"][0];
+  const Json json =
+      ParseOrderedJson(Answered({}, cut, v1::FINISH_REASON_LENGTH)).value["choices"][0];
   EXPECT_EQ(json["finish_reason"], "length");
   EXPECT_EQ(json["message"]["tool_calls"].size(), 1u);
   EXPECT_THAT(json["message"]["content"].get<std::string>(),
@@ -345,7 +348,7 @@ TEST_F(AnswerTest, TokensMayBeNamedByTheirIds) {
   answer.Add(0, Letter('a', -0.25));
   answer.Add(0, Finish(0, v1::FINISH_REASON_STOP));
   answer.Add(0, Summary(1, 1));
-  const Json json = Json::parse(answer.Finish());
+  const Json json = ParseOrderedJson(answer.Finish()).value;
   EXPECT_EQ(json["choices"][0]["logprobs"]["tokens"][0], "token_id:97");
   EXPECT_EQ(json["choices"][0]["token_ids"], Json({97}));
   EXPECT_EQ(json["choices"][0]["prompt_token_ids"], Json({112}));

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -31,7 +32,7 @@ std::string Tell(TurnAnswer& answer, v1::FinishReason reason = v1::FINISH_REASON
 
 TEST(ResponsesFormatTest, AWholeResponseHasAMessage) {
   TurnAnswer answer = Response(TurnDelivery::kWhole);
-  const Json json = Json::parse(Tell(answer));
+  const Json json = ParseOrderedJson(Tell(answer)).value;
   EXPECT_EQ(json["id"], "resp_r1");
   EXPECT_EQ(json["object"], "response");
   EXPECT_EQ(json["created_at"], 5);
@@ -83,7 +84,7 @@ TEST(ResponsesFormatTest, AStreamEndsWithTheWholeResponse) {
   for (const auto reason : {v1::FINISH_REASON_STOP, v1::FINISH_REASON_LENGTH}) {
     TurnAnswer whole = Response(TurnDelivery::kWhole);
     TurnAnswer streamed = Response(TurnDelivery::kStreamed);
-    const Json json = Json::parse(Tell(whole, reason));
+    const Json json = ParseOrderedJson(Tell(whole, reason)).value;
     EXPECT_EQ(SseEventsIn(Tell(streamed, reason)).back().data["response"], json);
   }
 }
@@ -118,7 +119,7 @@ std::string TellParts(TurnAnswer& answer) {
 
 TEST(ResponsesFormatTest, ReasoningAndCallsAreItems) {
   TurnAnswer answer = Response(TurnDelivery::kWhole, ReadThoughtsAndCalls(TurnDelivery::kWhole));
-  const Json json = Json::parse(TellParts(answer));
+  const Json json = ParseOrderedJson(TellParts(answer)).value;
   const Json& output = json["output"];
   ASSERT_EQ(output.size(), 3u) << json;
   EXPECT_EQ(JsonText(output[0]),
@@ -129,7 +130,7 @@ TEST(ResponsesFormatTest, ReasoningAndCallsAreItems) {
   EXPECT_EQ(output[2]["id"], "fc_r1_2");
   EXPECT_EQ(output[2]["name"], "f");
   EXPECT_FALSE(output[2]["call_id"].get<std::string>().empty());
-  EXPECT_EQ(Json::parse(output[2]["arguments"].get<std::string>()), Json({{"x", 1}}));
+  EXPECT_EQ(ParseOrderedJson(output[2]["arguments"].get<std::string>()).value, Json({{"x", 1}}));
   EXPECT_GT(json["usage"]["output_tokens_details"]["reasoning_tokens"], 0);
 }
 
@@ -138,7 +139,7 @@ TEST(ResponsesFormatTest, StreamedItemsAreThoseOfTheWholeResponse) {
   TurnAnswer streamed =
       Response(TurnDelivery::kStreamed, ReadThoughtsAndCalls(TurnDelivery::kStreamed));
   const std::vector<SseEventParts> events = SseEventsIn(TellParts(streamed));
-  EXPECT_EQ(events.back().data["response"], Json::parse(TellParts(whole)));
+  EXPECT_EQ(events.back().data["response"], ParseOrderedJson(TellParts(whole)).value);
   std::vector<std::string> names;
   std::string reasoning, text, arguments;
   for (const SseEventParts& event : events) {
@@ -150,7 +151,7 @@ TEST(ResponsesFormatTest, StreamedItemsAreThoseOfTheWholeResponse) {
   }
   EXPECT_EQ(reasoning, "hm, so");
   EXPECT_EQ(text, "Look:");
-  EXPECT_EQ(Json::parse(arguments), Json({{"x", 1}}));
+  EXPECT_EQ(ParseOrderedJson(arguments).value, Json({{"x", 1}}));
   EXPECT_THAT(
       names,
       testing::ElementsAre(
@@ -173,7 +174,7 @@ TEST(ResponsesFormatTest, ClientsMayLeaveOutReasoningAndFurtherCalls) {
     for (const v1::GenerateResponse& event : ThoughtWordAndCall()) answer.Add(0, event);
   }
   answer.Add(0, FinishEvent(v1::FINISH_REASON_STOP));
-  const Json json = Json::parse(answer.Finish());
+  const Json json = ParseOrderedJson(answer.Finish()).value;
   int calls = 0;
   for (const Json& item : json["output"]) {
     EXPECT_NE(item["type"], "reasoning");

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "server/admin/stage_bars.h"
 #include "server/admin/status_json.h"
 
@@ -169,7 +169,7 @@ TEST(ExplainReportTest, AListHasOneLinePerRequest) {
 TEST(ExplainReportTest, JsonHasNullForWhatIsNotKnown) {
   v1::ExplainResponse response;
   *response.add_requests() = Decided();
-  const auto json = nlohmann::json::parse(ExplanationJson(response))["requests"][0];
+  const auto json = ParseJson(ExplanationJson(response))["requests"][0];
   EXPECT_EQ(json["request_id"], "a");
   EXPECT_EQ(json["wanted"], "auto");
   EXPECT_EQ(json["outcome"], nullptr);
@@ -179,7 +179,7 @@ TEST(ExplainReportTest, JsonHasNullForWhatIsNotKnown) {
   *response.mutable_requests(0) = Ended();
   response.mutable_requests(0)->mutable_outcome()->mutable_finish()->set_reason(
       v1::FINISH_REASON_LENGTH);
-  const auto ended = nlohmann::json::parse(ExplanationJson(response))["requests"][0];
+  const auto ended = ParseJson(ExplanationJson(response))["requests"][0];
   EXPECT_EQ(ended["outcome"]["finish"]["reason"], "length");
   EXPECT_EQ(ended["outcome"]["residuals"][0]["relative"], -0.5);
 }

@@ -1,8 +1,8 @@
 #include "server/commands/generation.h"
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 
 namespace tandem {
 namespace {
@@ -54,7 +54,7 @@ TEST(GenerationTest, PutsInterleavedChoicesTogether) {
 }
 
 TEST(GenerationTest, JsonHasWhatScriptsRead) {
-  const auto json = nlohmann::json::parse(ToJson(TwoChoices()));
+  const auto json = ParseJson(ToJson(TwoChoices()));
   EXPECT_EQ(json["text"], "A");
   EXPECT_EQ(json["token_ids"], std::vector<int>{3});
   EXPECT_EQ(json["finish_reason"], "length");
@@ -78,13 +78,13 @@ TEST(GenerationTest, APredictionStandsBesideWhatCameTrue) {
   Generation generation = TwoChoices();
   v1::ChoiceFinish& finish = generation.choices[0].finish;
   EXPECT_THAT(StageTable(finish), Not(HasSubstr("predicted")));
-  EXPECT_FALSE(nlohmann::json::parse(ToJson(generation)).contains("predicted"));
+  EXPECT_FALSE(ParseJson(ToJson(generation)).contains("predicted"));
   finish.set_e2e_ms(44);
   finish.mutable_predicted()->set_e2e_ms(42.5);
   finish.mutable_predicted()->set_output_tokens(9.5);
   EXPECT_THAT(StageTable(finish), HasSubstr("predicted for 9.5 output tokens, and actual:\n"));
   EXPECT_THAT(StageTable(finish), HasSubstr("    end to end      42.500 ms     44.000 ms\n"));
-  const auto json = nlohmann::json::parse(ToJson(generation));
+  const auto json = ParseJson(ToJson(generation));
   EXPECT_EQ(json["predicted"]["e2e_ms"], 42.5);
   EXPECT_EQ(json["predicted"]["output_tokens"], 9.5);
 }

@@ -9,10 +9,10 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "tests/support/http_peer.h"
 #include "tests/support/wait_limit.h"
 
@@ -128,7 +128,7 @@ TEST_F(HttpServerTest, WhatIsNotServedIsAnErrorInJson) {
   const HttpReply missing = peer.Get("/v1/elsewhere");
   EXPECT_EQ(missing.status, 404);
   EXPECT_EQ(missing.Header("Content-Type"), "application/json");
-  const auto error = nlohmann::json::parse(missing.body)["error"];
+  const auto error = ParseJson(missing.body)["error"];
   EXPECT_EQ(error["type"], "invalid_request_error");
   EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("/v1/elsewhere"));
   EXPECT_TRUE(error.contains("param") && error.contains("code"));

@@ -4,9 +4,9 @@
 
 #include <string>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "server/admin/status_json.h"
 
 namespace tandem {
@@ -115,7 +115,7 @@ TEST(KvReportTest, WhatIsNotKnownSaysWhy) {
 }
 
 TEST(KvReportTest, JsonHasTheLayersAndTheirSums) {
-  const auto json = nlohmann::json::parse(HandoffJson(HandedOff()));
+  const auto json = ParseJson(HandoffJson(HandedOff()));
   EXPECT_EQ(json["request_id"], "mine");
   EXPECT_EQ(json["prompt_tokens"], 96);
   EXPECT_EQ(json["kv_quality"], "near");

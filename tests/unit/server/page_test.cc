@@ -1,7 +1,5 @@
 // The page as browsers and others get it, over real sockets.
 
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,6 +12,7 @@
 #include "server/page/page_files.h"
 #include "server/page/page_routes.h"
 #include "tests/support/http_peer.h"
+#include "tests/support/read_file.h"
 
 namespace tandem {
 namespace {
@@ -26,8 +25,7 @@ constexpr char kBrowser[] =
     "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8\r\n";
 
 std::string InTree(std::string_view name) {
-  std::ifstream file(fmt::format("{}/server/page/{}", TANDEM_SOURCE_DIR, name), std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return ReadFile(fmt::format("{}/server/page/{}", TANDEM_SOURCE_DIR, name));
 }
 
 std::string PathOf(const PageFile& file) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
@@ -131,7 +132,7 @@ class StatusPageTest : public ::testing::Test {
   Json GetJson(const std::string& query = "") const {
     const HttpReply reply = Get(query);
     EXPECT_EQ(reply.status, 200) << reply.body;
-    return Json::parse(reply.body, nullptr, false);
+    return ParseJson(reply.body);
   }
   // What was rendered before is too old to be sent again.
   void LetItAge() { clock_.Advance(StatusPage::kFreshFor); }
@@ -151,8 +152,8 @@ TEST_F(StatusPageTest, SaysWhatTheCommandsStatusAndExplainPrintAsJson) {
   EXPECT_EQ(reply.status, 200);
   EXPECT_EQ(reply.Header("content-type"), "application/json");
   EXPECT_EQ(reply.Header("cache-control"), "no-store");
-  Json json = Json::parse(reply.body);
-  EXPECT_EQ(json["requests"], Json::parse(ExplanationJson(Requests(3)))["requests"]);
+  Json json = ParseJson(reply.body);
+  EXPECT_EQ(json["requests"], ParseJson(ExplanationJson(Requests(3)))["requests"]);
   EXPECT_EQ(json["requests"][0]["outcome"], nullptr) << "it is in flight";
   EXPECT_EQ(json["requests"][1]["outcome"]["status"], "OK");
   EXPECT_EQ(json["http"]["open"], 3);
@@ -163,7 +164,7 @@ TEST_F(StatusPageTest, SaysWhatTheCommandsStatusAndExplainPrintAsJson) {
     ASSERT_TRUE(json.contains(more)) << more;
     json.erase(more);
   }
-  EXPECT_EQ(json, Json::parse(StatusJson(expected)));
+  EXPECT_EQ(json, ParseJson(StatusJson(expected)));
 }
 
 TEST_F(StatusPageTest, TheNumberOfDecisionsIsBounded) {
@@ -254,7 +255,7 @@ TEST_F(StatusPageTest, AllWhoAskMeanwhileGetTheAnswerThatIsBeingMade) {
   for (const auto& peer : peers) bodies.push_back(peer->Read().body);
   EXPECT_THAT(bodies, testing::Each(bodies[0]));
   EXPECT_EQ(router_.asked().size(), 1u);
-  EXPECT_EQ(Json::parse(bodies[0])["requests"].size(), 1u);
+  EXPECT_EQ(ParseJson(bodies[0])["requests"].size(), 1u);
 }
 
 TEST_F(StatusPageTest, WithoutTheRequestsTheStatusIsStillThere) {

@@ -1,14 +1,13 @@
 #include "server/admin/status_report.h"
 
 #include <algorithm>
-#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 #include "server/admin/status_json.h"
 
 namespace tandem {
@@ -200,9 +199,9 @@ TEST(WorkerTableTest, SaysWhatLossesCostOnceThereWereSome) {
   EXPECT_THAT(WorkerTable(status), HasSubstr("resumed: 7 after a loss, 0 away"));
   EXPECT_THAT(WorkerTable(status), HasSubstr("p99 42"));
   EXPECT_THAT(WorkerTable(status), HasSubstr("since the last token: p50 0, p99 2542"));
-  EXPECT_EQ(nlohmann::json::parse(StatusJson(status))["resumes"]["lost"], 7);
-  EXPECT_EQ(nlohmann::json::parse(StatusJson(status))["resumes"]["waited"]["p99_ms"], 2541.6);
-  EXPECT_EQ(nlohmann::json::parse(StatusJson(status))["resumes"]["causes"]["lease"]["resumes"], 7);
+  EXPECT_EQ(ParseJson(StatusJson(status))["resumes"]["lost"], 7);
+  EXPECT_EQ(ParseJson(StatusJson(status))["resumes"]["waited"]["p99_ms"], 2541.6);
+  EXPECT_EQ(ParseJson(StatusJson(status))["resumes"]["causes"]["lease"]["resumes"], 7);
 }
 
 TEST(WorkerTableTest, SaysWhereRefusedRequestsWentOnceThereWereSome) {
@@ -217,7 +216,7 @@ TEST(WorkerTableTest, SaysWhereRefusedRequestsWentOnceThereWereSome) {
   EXPECT_THAT(WorkerTable(status),
               HasSubstr("rerouted: 5 to another worker, 4 to unified, 3 to disaggregated, 2 asked "
                         "again; latest: decode worker d0: full\n"));
-  const auto json = nlohmann::json::parse(StatusJson(status))["reroutes"];
+  const auto json = ParseJson(StatusJson(status))["reroutes"];
   EXPECT_EQ(json["other_worker"], 5);
   EXPECT_EQ(json["to_unified"], 4);
   EXPECT_EQ(json["to_disaggregated"], 3);
@@ -286,7 +285,7 @@ TEST(WorkerTableTest, SaysHowLongOutputsAreOnceSomeHaveEnded) {
 }
 
 TEST(StatusJsonTest, HasTheBlocksOfEachWorker) {
-  const auto json = nlohmann::json::parse(StatusJson(Status()));
+  const auto json = ParseJson(StatusJson(Status()));
   ASSERT_EQ(json["workers"].size(), 3u);
   EXPECT_EQ(json["workers"][1]["not_ready"], "no step for 5 s");
   EXPECT_EQ(json["workers"][1]["handoffs"]["waiting_reservations"], 9);

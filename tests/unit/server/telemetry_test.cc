@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -143,7 +144,7 @@ void CollectLeaves(const nlohmann::json& json, std::multiset<std::string>& leave
 TEST(StatusJsonTest, HasEveryFieldButTheHashOfTheWeights) {
   const Filled filled;
   std::multiset<std::string> leaves;
-  CollectLeaves(nlohmann::json::parse(StatusJson(filled.status)), leaves);
+  CollectLeaves(ParseJson(StatusJson(filled.status)), leaves);
   ASSERT_GT(filled.values.size(), 90u);
   int hidden = 0;
   for (const auto& [field, printed] : filled.values) {
@@ -160,7 +161,7 @@ TEST(StatusJsonTest, HasEveryFieldButTheHashOfTheWeights) {
 TEST(StatusJsonTest, AFieldThatIsNotSetIsPrintedAsZero) {
   v1::GetStatusResponse status;
   status.add_workers()->set_name("w");
-  const auto json = nlohmann::json::parse(StatusJson(status));
+  const auto json = ParseJson(StatusJson(status));
   EXPECT_EQ(json["requests_total"], 0);
   EXPECT_EQ(json["resumes"]["waited"]["p50_ms"], 0.0);
   EXPECT_EQ(json["resumes"]["causes"], nlohmann::json::object());
@@ -178,7 +179,7 @@ TEST(StatusJsonTest, EnumsAreNames) {
   cost.mutable_gamma()->add_gamma_ms(0.25);
   status.add_routes(v1::ROUTE_UNIFIED);
   status.add_routes(v1::ROUTE_DISAGGREGATED);
-  const auto json = nlohmann::json::parse(StatusJson(status));
+  const auto json = ParseJson(StatusJson(status));
   EXPECT_EQ(json["routes"], nlohmann::json({"unified", "disaggregated"}));
   const auto worker = json["workers"][0];
   EXPECT_EQ(worker["cost"]["source"], "measured");

@@ -3,9 +3,11 @@
 #include <fstream>
 #include <string>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/read_file.h"
 #include "tests/support/simulated_fleet.h"
 
 namespace tandem::simulator {
@@ -15,8 +17,8 @@ using testing::HasSubstr;
 
 // A copy of a shipped file, of another model and with or without its links.
 std::string WriteParameters(const std::string& name, const std::string& model, bool with_link) {
-  std::ifstream shipped(TANDEM_SOURCE_DIR "/models/simulated/qwen3-8b-h200.json");
-  nlohmann::json json = nlohmann::json::parse(shipped);
+  nlohmann::json json =
+      ParseJson(ReadFile(TANDEM_SOURCE_DIR "/models/simulated/qwen3-8b-h200.json"));
   json["provenance"]["model"] = model;
   if (!with_link) json["links"] = nlohmann::json::array();
   const std::string path = testing::TempDir() + name;

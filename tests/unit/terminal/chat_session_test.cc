@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/http/http_server.h"
@@ -44,7 +45,7 @@ class ScriptedServer {
     };
     const auto chat = [this](const Exchange& exchange) { OnChat(exchange); };
     const auto tokenize = [](const Exchange& exchange) {
-      const size_t messages = Json::parse(exchange->request().body)["messages"].size();
+      const size_t messages = ParseJson(exchange->request().body)["messages"].size();
       exchange->Respond({.body = R"({"count":)" + std::to_string(20 * messages) + "}"});
     };
     const auto explain = [](const Exchange& exchange) {
@@ -79,7 +80,7 @@ class ScriptedServer {
     HttpHandler handler = [](const Exchange& e) { e->Respond(Stream(Answer("Well."))); };
     {
       absl::MutexLock lock(&mutex_);
-      bodies_.push_back(Json::parse(exchange->request().body));
+      bodies_.push_back(ParseJson(exchange->request().body));
       if (!script_.empty()) {
         handler = std::move(script_.front());
         script_.pop_front();

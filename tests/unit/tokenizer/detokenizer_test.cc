@@ -2,6 +2,7 @@
 
 #include <random>
 
+#include "base/json.h"
 #include "base/utf8.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -51,7 +52,7 @@ TEST(Detokenizer, IdsWithoutATokenAddNothing) {
 
 Json Fallback() {
   Json json = SmallTokenizer({"▁a", "b▁", "<0xC3>", "<0xA9>", "▁"});
-  json["decoder"] = Json::parse(R"({"type": "Sequence", "decoders": [
+  json["decoder"] = ParseJson(R"({"type": "Sequence", "decoders": [
       {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
       {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})");
   return json;
@@ -71,7 +72,7 @@ TEST(Detokenizer, ARunOfBytesIsCertainAtItsEnd) {
 
 TEST(Detokenizer, StripAtTheEndIsHeldBack) {
   Json json = SmallTokenizer({"a", " ", "  "});
-  json["decoder"] = Json::parse(R"({"type": "Sequence", "decoders": [
+  json["decoder"] = ParseJson(R"({"type": "Sequence", "decoders": [
       {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 0, "stop": 2}]})");
   EXPECT_THAT(Pieces(json, {0, 1, 0, 2, 1}), ElementsAre("a", "", " a", "", " ", ""));
 }

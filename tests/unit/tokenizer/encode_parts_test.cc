@@ -1,6 +1,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/tokenizer/small_tokenizer.h"
@@ -76,7 +77,7 @@ TEST_F(EncodePartsTest, MarksFollowTheTextThroughTheNormalizer) {
   for (const char* normalizer :
        {R"({"type": "Lowercase"})", R"({"type": "NFC"})", R"({"type": "Strip"})",
         R"({"type": "Replace", "pattern": {"String": "A"}, "content": "b"})"}) {
-    json_["normalizer"] = Json::parse(normalizer);
+    json_["normalizer"] = ParseJson(normalizer);
     const auto tokens = Of({Written("<s>"), Input("a<s>"), Written("b<s>")});
     EXPECT_EQ(std::count(tokens.begin(), tokens.end(), "<s>"), 2) << normalizer;
     EXPECT_EQ(std::count(tokens.begin(), tokens.end(), "s"), 1) << normalizer;

@@ -4,19 +4,18 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "base/utf8.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/tokenizer/detokenizer.h"
 #include "model/tokenizer/tokenizer.h"
-#include "nlohmann/json.hpp"
+#include "tests/support/read_file.h"
 
 namespace tandem {
 namespace {
@@ -25,12 +24,6 @@ constexpr size_t kMinLines = 20'000;
 
 std::string GoldenPath(const std::string& name) {
   return std::string(TANDEM_SOURCE_DIR) + "/tests/golden/tokenizer/" + name;
-}
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file.good()) << path;
-  return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
 }
 
 std::string Decompress(const std::string& path) {
@@ -125,7 +118,7 @@ TEST_P(TokenizerGolden, EncodesEveryLine) {
 }
 
 TEST_P(TokenizerGolden, EncodesSpecialTokensAsText) {
-  const auto manifest = nlohmann::json::parse(ReadFile(GoldenPath("manifest.json")));
+  const auto manifest = ParseJson(ReadFile(GoldenPath("manifest.json")));
   const size_t first = manifest["groups"]["special"]["first_line"];
   const std::vector<std::string> lines = ReadTexts("lines.bin.zst");
   const std::vector<std::vector<int32_t>> expected = ReadIds(GetParam() + ".plain_ids.zst");
@@ -138,7 +131,7 @@ TEST_P(TokenizerGolden, EncodesSpecialTokensAsText) {
 }
 
 TEST_P(TokenizerGolden, AddsTheTemplate) {
-  const auto manifest = nlohmann::json::parse(ReadFile(GoldenPath("manifest.json")));
+  const auto manifest = ParseJson(ReadFile(GoldenPath("manifest.json")));
   const auto& cases = manifest["kinds"][GetParam()]["with_post_processor"];
   ASSERT_FALSE(cases.empty());
   for (const auto& example : cases) {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -10,7 +11,7 @@ namespace tandem {
 namespace {
 
 std::string Normalize(const std::string& json, std::string_view text) {
-  const auto value = nlohmann::json::parse(json);
+  const auto value = ParseJson(json);
   const auto normalizer = Normalizer::FromJson(&value, "normalizer");
   EXPECT_TRUE(normalizer.ok()) << normalizer.status();
   if (!normalizer.ok()) return "";

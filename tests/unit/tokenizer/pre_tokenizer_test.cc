@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 
 namespace tandem {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 Words Split(const std::string& json, std::string_view text, bool at_start = true) {
-  const auto value = nlohmann::json::parse(json);
+  const auto value = ParseJson(json);
   const auto pre_tokenizer = PreTokenizer::FromJson(&value, "pre_tokenizer");
   EXPECT_TRUE(pre_tokenizer.ok()) << pre_tokenizer.status();
   if (!pre_tokenizer.ok()) return {};
@@ -102,9 +102,9 @@ TEST(PreTokenizer, StepsBehindByteLevelSeeItsCharacters) {
 
 TEST(PreTokenizer, WhatRewritesTextMustComeBeforeByteLevel) {
   for (const char* type : {"ByteLevel", "Metaspace"}) {
-    const auto value = nlohmann::json::parse(
-        R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": ")" +
-        std::string(type) + R"("}]})");
+    const auto value =
+        ParseJson(R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": ")" +
+                  std::string(type) + R"("}]})");
     EXPECT_EQ(PreTokenizer::FromJson(&value, "pre_tokenizer").status().code(),
               absl::StatusCode::kUnimplemented);
   }

@@ -2,6 +2,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -110,10 +111,10 @@ TEST(TokenizerJson, NamesTheValueThatItDoesNotSupport) {
   expect("/pre_tokenizer", {{"type", "BertPreTokenizer"}}, "BertPreTokenizer");
   expect("/post_processor", {{"type", "BertProcessing"}}, "BertProcessing");
   expect("/decoder", {{"type", "WordPiece"}}, "WordPiece");
-  expect("/pre_tokenizer", Json::parse(R"({"type": "Split", "pattern": {"Regex": "\\bx"},
+  expect("/pre_tokenizer", ParseJson(R"({"type": "Split", "pattern": {"Regex": "\\bx"},
                                            "behavior": "Isolated", "invert": false})"),
          "pre_tokenizer.pattern.Regex");
-  expect("/pre_tokenizer", Json::parse(R"({"type": "Split", "pattern": {"String": "x"},
+  expect("/pre_tokenizer", ParseJson(R"({"type": "Split", "pattern": {"String": "x"},
                                            "behavior": "Sideways", "invert": false})"),
          "Sideways");
 }
@@ -199,7 +200,7 @@ TEST(TokenizerJson, IdsOfHolesAddNothing) {
 
 TEST(TokenizerJson, PutsTheTemplateAroundTheText) {
   Json json = Letters();
-  json["post_processor"] = Json::parse(R"({"type": "TemplateProcessing",
+  json["post_processor"] = ParseJson(R"({"type": "TemplateProcessing",
       "single": [{"SpecialToken": {"id": "B", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
                  {"SpecialToken": {"id": "E", "type_id": 0}}],
       "pair": [], "special_tokens": {"B": {"id": "B", "ids": [1], "tokens": ["b"]},
@@ -213,7 +214,7 @@ TEST(TokenizerJson, PutsTheTemplateAroundTheText) {
 
 TEST(TokenizerJson, RefusesATemplateOutsideTheVocabulary) {
   Json json = Letters();
-  json["post_processor"] = Json::parse(R"({"type": "TemplateProcessing",
+  json["post_processor"] = ParseJson(R"({"type": "TemplateProcessing",
       "single": [{"SpecialToken": {"id": "B", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
       "pair": [], "special_tokens": {"B": {"id": "B", "ids": [3], "tokens": ["b"]}}})");
   ExpectRefused(json, absl::StatusCode::kInvalidArgument, "post_processor.special_tokens.B.ids");

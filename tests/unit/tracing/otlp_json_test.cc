@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "base/json.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -28,7 +29,7 @@ Json SpanOf(const Span& span, Duration offset = {}) {
   const EndedTrace traces[] = {{.spans = {span}, .unix_offset = offset}};
   const std::string text = ToOtlpJson({.attributes = {}, .version = "1"}, traces);
   EXPECT_EQ(text.find('\n'), std::string::npos);
-  return Json::parse(text)["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
+  return ParseJson(text)["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
 }
 
 TEST(OtlpJsonTest, IdsAreHexadecimalTimesAreTextAndKindsAreNumbers) {
@@ -82,7 +83,7 @@ TEST(OtlpJsonTest, BytesThatAreNoUtf8AreReplaced) {
 
 TEST(OtlpJsonTest, AllSpansOfABatchShareOneResource) {
   const EndedTrace traces[] = {{.spans = {AnySpan(), AnySpan()}}, {.spans = {AnySpan()}}};
-  const Json json = Json::parse(
+  const Json json = ParseJson(
       ToOtlpJson({.attributes = {{"service.name", "tandem-router"}}, .version = "1.2"}, traces));
   const Json& resource = json["resourceSpans"][0];
   ASSERT_EQ(json["resourceSpans"].size(), 1u);

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
 
 namespace tandem {
 namespace {
@@ -22,7 +22,7 @@ using Kind = SendResult::Kind;
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
 size_t SpansIn(const std::string& batch) {
-  const auto json = nlohmann::json::parse(batch);
+  const auto json = ParseJson(batch);
   return json["resourceSpans"][0]["scopeSpans"][0]["spans"].size();
 }
 

@@ -3,16 +3,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "gtest/gtest.h"
 #include "kernels/registry.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/transformer/weight_store.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/read_file.h"
 #include "tests/support/shallow_model.h"
 #include "tests/support/test_device.h"
 #include "tests/unit/transformer/model_under_test.h"
@@ -50,8 +51,7 @@ std::vector<Golden> GoldensOf(const Json& file) {
 }
 
 Json ReadGoldens(const std::string& name) {
-  std::ifstream file(kRoot + "tests/golden/logits/" + name + ".json");
-  return Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  return ParseJson(ReadFile(kRoot + "tests/golden/logits/" + name + ".json"));
 }
 
 double Largest(const std::vector<double>& logits) {

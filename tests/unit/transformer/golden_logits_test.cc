@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/read_file.h"
 #include "tests/unit/transformer/model_under_test.h"
 
 namespace tandem {
@@ -35,9 +36,7 @@ void ExpectClose(const std::vector<float>& logits, const std::vector<double>& ex
 
 TEST_P(GoldenLogitsTest, EqualsTransformers) {
   const std::string root = TANDEM_SOURCE_DIR;
-  std::ifstream file(root + "/tests/golden/logits/" + GetParam() + ".json");
-  ASSERT_TRUE(file.good()) << "the golden is missing: tests/golden/make_golden.py makes it";
-  const Json golden = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const Json golden = ParseJson(ReadFile(root + "/tests/golden/logits/" + GetParam() + ".json"));
   ASSERT_TRUE(golden.is_object() && !golden["cases"].empty());
   const auto model = ModelUnderTest::Load(
       {.directory = root + "/" + golden["checkpoint"].get<std::string>(), .num_threads = 2});
@@ -87,8 +86,8 @@ TestModelOptions SampleModel() {
 
 // That the sample model loses little on its own text where it is computed with `options`.
 void ExpectToKeepTheLoss(const TestModelOptions& options) {
-  std::ifstream file(std::string(TANDEM_SOURCE_DIR) + "/tests/golden/logits/sample.json");
-  const Json golden = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const Json golden =
+      ParseJson(ReadFile(std::string(TANDEM_SOURCE_DIR) + "/tests/golden/logits/sample.json"));
   ASSERT_TRUE(golden.is_object() && !golden["cases"].empty());
   const auto exact = ModelUnderTest::Load(SampleModel());
   const auto eight = ModelUnderTest::Load(options);

@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/transformer/weight_layout.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/read_file.h"
 #include "tests/unit/checkpoint/checkpoint_files.h"
 #include "tests/unit/transformer/model_under_test.h"
 
@@ -44,8 +46,7 @@ class WeightsTest : public testing::Test {
           names.at(tensor.dtype), tensor.shape,
           std::string(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size())};
     }
-    std::ifstream config(source_ + "/config.json");
-    config_ = nlohmann::json::parse(config);
+    config_ = ParseJson(ReadFile(source_ + "/config.json"));
   }
 
   // Writes what is now in tensors_ and config_. `padding`: spaces that shift the data.
@@ -295,7 +296,7 @@ class QuantisedCheckpointTest : public WeightsTest {
     if (of.scales == Scales::kPerBlock) {
       return {{"quant_method", "fp8"}, {"weight_block_size", {kBlockOutputs, kBlockInputs}}};
     }
-    auto config = nlohmann::json::parse(R"({
+    auto config = ParseJson(R"({
       "quant_method": "compressed-tensors", "format": "int-quantized", "ignore": ["lm_head"],
       "kv_cache_scheme": null, "quantization_status": "compressed",
       "config_groups": {"group_0": {

@@ -1,4 +1,4 @@
-#include "model/chat/ordered_json.h"
+#include "base/json.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -111,7 +111,22 @@ class Builder final : public nlohmann::json_sax<OrderedJson> {
   std::optional<JsonFault> fault_;
 };
 
+template <typename Json>
+std::string TextOf(const Json& json, int indent) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
 }  // namespace
+
+nlohmann::json ParseJson(std::string_view text) {
+  return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+bool IsJson(std::string_view text) { return nlohmann::json::accept(text); }
+
+std::string JsonText(const nlohmann::json& json, int indent) { return TextOf(json, indent); }
+std::string JsonText(const OrderedJson& json, int indent) { return TextOf(json, indent); }
+std::string JsonString(std::string_view text) { return TextOf(OrderedJson(text), -1); }
 
 ParsedJson ParseOrderedJson(std::string_view text, const JsonBounds& bounds) {
   Builder builder(bounds);
