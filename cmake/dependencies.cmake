@@ -9,17 +9,20 @@ find_package(hwy CONFIG REQUIRED)
 # equal bits compare. The targets between them would cost compile time and serve no machine better. So
 # would those beyond AVX-512, whose bits are the lower ones: newer releases of Highway add some.
 set(disabled "HWY_SSSE3|HWY_SSE4|(HWY_AVX3-1)")
-# With TANDEM_QUICK that which this machine would never choose is left out. Another machine computes with the
-# baseline where it lacks the rest.
+target_compile_definitions(hwy::hwy INTERFACE "HWY_DISABLED_TARGETS=(${disabled})")
+# TANDEM_QUICK compiles for the target of this machine alone. kernels/cpu/processor.h refuses other machines.
 if(TANDEM_QUICK AND EXISTS /proc/cpuinfo)
   file(STRINGS /proc/cpuinfo features REGEX "^flags" LIMIT_COUNT 1)
+  set(target "")
   if(features MATCHES " avx512bw .* avx512vl ")
-    string(APPEND disabled "|HWY_AVX2")
+    set(target HWY_AVX3)
   elseif(features MATCHES " avx2 ")
-    string(APPEND disabled "|HWY_AVX3")
+    set(target HWY_AVX2)
+  endif()
+  if(target)
+    target_compile_definitions(hwy::hwy INTERFACE HWY_BASELINE_TARGETS=${target} HWY_COMPILE_ONLY_STATIC)
   endif()
 endif()
-target_compile_definitions(hwy::hwy INTERFACE "HWY_DISABLED_TARGETS=(${disabled})")
 find_package(zstd CONFIG REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED)
 find_package(PkgConfig REQUIRED)

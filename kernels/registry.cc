@@ -10,6 +10,7 @@
 #include "fmt/ranges.h"
 #include "kernels/cpu/device.h"
 #include "kernels/cpu/ops_cpu.h"
+#include "kernels/cpu/processor.h"
 #include "kernels/cuda/device/backend.h"
 
 namespace tandem {
@@ -36,6 +37,7 @@ std::optional<int> CudaIndex(std::string_view name) {
 }  // namespace
 
 absl::StatusOr<Backend> OpenBackend(std::string_view name, const BackendOptions& options) {
+  RETURN_IF_ERROR(CheckProcessor());  // a GPU's worker hashes and encodes on the host, too
   if (name == "cpu") {
     if (options.num_threads < 0) {
       return InvalidArgument("num_threads={}: give 1 or more, or 0 for one per core",

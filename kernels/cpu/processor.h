@@ -1,0 +1,11 @@
+#pragma once
+
+#include "absl/status/status.h"
+
+namespace tandem {
+
+// FAILED_PRECONDITION where this processor lacks instructions that every vectorised function of this build
+// uses, as a quick build (TANDEM_QUICK) does: it would end with SIGILL.
+absl::Status CheckProcessor();
+
+}  // namespace tandem
