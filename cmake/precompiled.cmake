@@ -1,8 +1,8 @@
 # Precompiled headers of foreign libraries: parsing them is a third of what a small file costs. Each
 # set is compiled once and used by all targets of its kind (tandem_library.cmake chooses):
 #   tandem_headers            the standard library, absl, fmt
-#   tandem_headers_grpc       and protobuf, gRPC
-#   tandem_headers_test       as tandem_headers, and gtest, gmock
+#   tandem_headers_grpc       and protobuf, gRPC, nlohmann's JSON
+#   tandem_headers_test       as tandem_headers, and gtest, gmock, JSON
 #   tandem_headers_grpc_test  all of these
 # A set names installed headers only, in angle brackets, so that it is the same in every clone and the
 # compiler cache finds it there. Every file still includes what it uses: TANDEM_PRECOMPILED=OFF compiles
@@ -56,15 +56,15 @@ set(headers <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <deque> <f
     <unordered_map> <utility> <variant> <vector>
     <absl/container/flat_hash_map.h> <absl/status/status.h> <absl/status/statusor.h>
     <absl/synchronization/mutex.h> <absl/time/time.h> <fmt/format.h>)
-set(grpc_headers <google/protobuf/message.h> <grpcpp/grpcpp.h>)
-set(test_headers <gmock/gmock.h> <gtest/gtest.h>)
+set(grpc_headers <google/protobuf/message.h> <grpcpp/grpcpp.h> <nlohmann/json.hpp>)
+set(test_headers <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp>)
 
 function(tandem_headers name)
   cmake_parse_arguments(arg "" "" "HEADERS;DEPS" ${ARGN})
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/headers/${name}.cc CONTENT "// Empty.\n")
   add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/headers/${name}.cc)
   target_link_libraries(${name} PRIVATE absl::flat_hash_map absl::statusor absl::synchronization
-    absl::time fmt::fmt ${arg_DEPS})
+    absl::time fmt::fmt nlohmann_json::nlohmann_json ${arg_DEPS})
   target_precompile_headers(${name} PRIVATE ${arg_HEADERS})
   if(${name} MATCHES "_test$" OR (TANDEM_QUICK AND ${name} MATCHES "_grpc"))
     tandem_optimise_less(${name})
