@@ -90,7 +90,7 @@ class FlagParser {
   std::map<std::string, Setter, std::less<>> setters_;
 };
 
-// What main returns; an error is told.
+// The exit status of main. Prints an error to stderr.
 inline int ExitCode(std::string_view program, const absl::Status& status) {
   if (status.ok()) return 0;
   fmt::print(stderr, "{}: {}\n", program, status.ToString());

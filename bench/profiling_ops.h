@@ -38,7 +38,7 @@ using OpProfile = std::array<OpTotals, kNumOpKinds>;
 
 OpTotals Sum(const OpProfile& profile);
 
-// Is told when the work of each call is queued; for devices whose work goes on when a call returns.
+// Marks when the work of each call is queued, for devices whose work goes on when a call returns.
 class OpClock {
  public:
   virtual ~OpClock() = default;

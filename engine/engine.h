@@ -115,7 +115,7 @@ class Engine {
 
   EngineStats stats() const;
   // A number that rises with every message, every step, every layer on a device that is the host,
-  // and twice a second when there is nothing to do. So it tells an idle engine from one that hangs.
+  // and twice a second when there is nothing to do. A watchdog can tell an idle engine from one that hangs.
   // Takes no lock.
   uint64_t progress() const;
   // When a layer or a step last ended, on the engine's clock; the start before the first. An idle engine

@@ -50,7 +50,7 @@ struct EndChoiceMessage {
   RequestId id;
   int32_t index = 0;
 };
-// By the id of the reservation or, where nobody knows that, of its request.
+// Names the reservation or, before its id is known, the request that asked for it.
 struct ReleaseMessage {
   std::variant<ReservationId, RequestId> what;
 };

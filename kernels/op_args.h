@@ -165,8 +165,8 @@ struct AttentionArgs {
   AttentionPlan plan;
 };
 
-// How much attention each token of the context got from the last rows of each sequence, which
-// tells an eviction policy what to keep: out[s, h, t] is the sum, over the last `last_rows` query
+// How much attention each token of the context got from the last rows of each sequence, by which
+// an eviction policy decides what to keep: out[s, h, t] is the sum, over the last `last_rows` query
 // rows of s that there are and the query heads of KV head h, of the softmax weights on token t,
 // each times what its row weighs. A token that no counted row sees has 0. A prompt that is computed
 // in several chunks can be scored chunk by chunk: `rows_behind` says how many rows of the later

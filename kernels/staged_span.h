@@ -8,7 +8,7 @@ namespace tandem {
 
 // A small array of a step: the host writes it, checks it and plans with it, kernels read it. Reads
 // like a std::span of the host's copy. `device()` is the same content where kernels find it; null
-// when nobody has put it there, and then the op that is given the array does so itself. A step
+// before it was copied there, and then the op that is given the array does so itself. A step
 // stages all its arrays in one copy (kernels/step_staging.h).
 // Owns nothing.
 template <class T>

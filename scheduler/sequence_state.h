@@ -47,7 +47,7 @@ inline constexpr int kNumPhases = 7;
 // What tokens belong to that give up their KV.
 enum class TokensOf : uint8_t { kPrompt, kOutput };
 
-// What the engine tells the scheduler about a sequence: counts, never a block or a token.
+// What the scheduler knows of a sequence from the engine: counts, never a block or a token.
 struct SequenceSpec {
   SequenceId id;
   int32_t prompt_tokens = 0;

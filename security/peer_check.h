@@ -31,7 +31,7 @@ struct NeededIdentity {
 // The one place that compares identities. Every port and every service asks it. Thread-safe.
 class PeerCheck {
  public:
-  // Whom it refuses is counted for `port`. `refusals` outlives it; null: nobody counts.
+  // Refused peers are counted for `port`. `refusals` outlives it; null: they are not counted.
   PeerCheck(TlsPort port, TlsRefusals* refusals) : port_(port), refusals_(refusals) {}
 
   // UNAUTHENTICATED without a certificate or without an identity in it, PERMISSION_DENIED with

@@ -136,8 +136,8 @@ using StreamEnded =
 
 // What the sender of a stream should know of the link that the stream takes.
 struct SendLink {
-  // Whether payloads may lie anywhere in the host's memory. Otherwise they must lie where the
-  // transport was told to expect them: in the KV pool.
+  // Whether payloads may lie anywhere in the host's memory. Otherwise they must lie in the
+  // KV pool that was registered with the transport.
   bool takes_any_memory = false;
   double gigabytes_per_second = 0;  // LinkStats::gigabytes_per_second when the stream was opened
 };

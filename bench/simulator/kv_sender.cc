@@ -28,7 +28,7 @@ void SimulatedSender::Send(SimulatedSequence& sequence) {
              [this, id = sequence.id, began = core.timeline.Now()] { OnSent(id, began); });
 }
 
-// The decode worker is told first. This worker frees the blocks between two of its steps.
+// The decode worker gets the commit first. This worker frees the blocks between two of its steps.
 void SimulatedSender::OnSent(SequenceId id, TimePoint began) {
   WorkerCore& core = parts_.core;
   const SimulatedSequence* const sequence = core.store.Find(id);

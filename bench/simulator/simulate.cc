@@ -20,7 +20,7 @@ namespace {
 
 using loadgen::Schedule;
 
-// Up to so many tokens the router is told of each one.
+// With up to so many tokens in all the router gets a report of each one.
 constexpr int64_t kMostSingleTokens = 5'000'000;
 
 TokenEvents TokenEventsFor(TokenReports tokens, const Schedule& schedule) {

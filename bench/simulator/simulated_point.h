@@ -18,7 +18,7 @@ struct SimulatedMachines {
   ModelOverrides overrides;
 };
 
-// What a router is told of objectives: those of TTFT and TPOT.
+// The objectives that a router gets: those of TTFT and TPOT.
 Slo SloOf(const loadgen::Objectives& objectives);
 
 // The workers of a strategy. Errors are those of MakeFleet.

@@ -37,7 +37,7 @@ struct SloMap {
   std::vector<SloCell> cells;
 };
 
-// Runs every load of the sweep. A strategy that adapts is told the objectives, so it runs once for each
+// Runs every load of the sweep. A strategy that adapts gets the objectives, so it runs once for each
 // pair; the others run once, and their requests are judged by each pair. `progress` is called after each
 // map.
 absl::StatusOr<std::vector<SloMap>> MakeSloMaps(const SloMapPlan& plan,

@@ -66,7 +66,7 @@ struct WorkerCore {
   std::unique_ptr<PrefixJournal> journal;  // null: what is cached is not reported
   WorkerStore store;
   absl::flat_hash_map<RequestId, SequenceId> requests;
-  std::function<void(SequenceId)> ended;  // is told of each sequence that has ended
+  std::function<void(SequenceId)> ended;  // called for each sequence that has ended
   EngineStats counts;                     // its counts since the start; the rest when it publishes
   WorkerUsage usage;
   bool dead = false;  // its process has gone: it computes and answers nothing any more

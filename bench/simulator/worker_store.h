@@ -76,8 +76,8 @@ class WorkerStore final : public CacheView {
   void Computed(SimulatedSequence& sequence, int32_t computed, bool more_follows);
   void Release(SimulatedSequence& sequence);
 
-  // Blocks for a prompt that arrives from another worker, as the scheduler is to be told before it
-  // knows the sequence `id`. Returns the cached tokens, which are whole blocks.
+  // Plans the blocks for a prompt that arrives from another worker, before the scheduler knows the
+  // sequence `id`. Returns the cached tokens, which are whole blocks.
   int32_t PlanReservation(SequenceId id, const PrefixKey& key, int32_t prompt_tokens);
   // Takes the blocks of that prompt.
   void Reserve(SimulatedSequence& sequence, int32_t cached_tokens);

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kDumpSuffix = ".kv";
 
-// Also told apart from those of other workers of the directory.
+// The draft's name holds the process id, because other workers may write to the same directory.
 fs::path DraftOf(const fs::path& file) {
   return file.parent_path() / fmt::format(".{}.{}.part", file.filename().string(), getpid());
 }

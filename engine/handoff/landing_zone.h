@@ -37,7 +37,8 @@ namespace tandem {
 //
 // Encoded payloads are written into a slot, too. A codec worker decodes each when it is verified: into
 // the pool, or, in another layout, into its slot, to be converted. When a slot is needed and none is
-// free, and before a commit is answered, the transport's thread waits for workers, who wait for nobody.
+// free, and before a commit is answered, the transport's thread waits for codec workers, which
+// themselves wait for no other thread.
 //
 // One extent (layer, block of the sender) of a reservation:
 //   empty    -> writing   Prepare

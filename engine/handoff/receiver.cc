@@ -38,8 +38,8 @@ absl::Status KvReceiver::Check(const ReserveRequest& request) const {
   return scheduler_.CheckFits(SpecOfPromise(request, SequenceId()));
 }
 
-// The scheduler is told of no deadline: only here is it known whether a write is in flight, and
-// until that has landed the promise must stand.
+// The scheduler gets no deadline: only the receiver knows whether a write is in flight, and the promise
+// must stand until that has landed.
 SequenceSpec KvReceiver::SpecOfPromise(const ReserveRequest& request, SequenceId promise) const {
   const auto prompt_tokens = static_cast<int32_t>(request.prompt.size());
   const int32_t stored = StoredTokens(request.prompt.size(), request.eviction);
@@ -239,7 +239,8 @@ std::optional<ExpiredReservation> KvReceiver::CheckExpiry(ReservationId id, Inco
         DeadlineExceeded("the deadline passed while the request waited for its KV")};
   }
   if (incoming.lease_end > now) return std::nullopt;
-  // Frames and renewals prolong it; they are asked after only here, not told one by one.
+  // Frames and renewals prolong the lease in the landing zone. The receiver asks for the new end only when
+  // the one that it knows has passed, so that a frame costs it nothing.
   incoming.lease_end = zone_.LeaseEnd(id);
   if (incoming.lease_end > now) return std::nullopt;
   return ExpiredReservation{

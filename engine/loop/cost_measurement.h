@@ -12,8 +12,8 @@
 
 namespace tandem {
 
-// Measures the steps of an engine before it serves, where nothing told what they take, and sets its
-// step model. A request that arrives meanwhile does not wait for the end: the measurement pauses and
+// Measures the steps of an engine before it serves, where no parameter file says what they take, and
+// sets its step model. A request that arrives meanwhile does not wait for the end: the measurement pauses and
 // goes on when the engine is idle again. Where the time did not suffice, or other programs disturbed
 // it, it is made again then, a few times. The KV blocks that it needs are free while it pauses and
 // after it has ended.

@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-// Steps that serve nobody, to be measured. Every sequence has a block table of its own, and all of
+// Steps that serve no request, to be measured. Every sequence has a block table of its own, and all of
 // its blocks have been written, so that a step of any shape reads the memory that it would read when
 // it serves. The blocks are free again when this is destroyed.
 // Thread: that of the store and the computation. All parts must outlive this.

@@ -28,7 +28,7 @@ constexpr int32_t kMaxSequences = 1 << 16;
 
 using Names = std::initializer_list<std::string_view>;
 
-// A misspelt field would otherwise be a default that nobody asked for.
+// Without this check a misspelt field would silently leave the default in force.
 absl::Status CheckNames(const Json& object, const std::string& path, Names known) {
   if (!object.is_object()) return InvalidArgument("{} is no object", path);
   for (const auto& [name, value] : object.items()) {

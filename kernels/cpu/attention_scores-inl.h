@@ -271,7 +271,7 @@ class RowScores {
                             .key_scales = codes_.scales,
                             .scores = scores_ + group,
                             .scores_stride = kChunkTokens};
-    switch (std::bit_ceil(num_rows_)) {  // scratch has room for rows that nobody asked for
+    switch (std::bit_ceil(num_rows_)) {  // scratch has room for the rows beyond num_rows_
       case 1:
         return ScoreKeys<1>(eights, next, tile);
       case 2:

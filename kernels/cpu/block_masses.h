@@ -14,7 +14,7 @@ namespace tandem::cpu {
 
 // Of the rows of one sequence and KV head, in memory of the caller.
 struct BlockMasses {
-  float* data = nullptr;  // [row][RowFloats]; null: nobody asked
+  float* data = nullptr;  // [row][RowFloats]; null: masses are not wanted
   int64_t first_chunk = 0;
   int64_t num_chunks = 0;
   int64_t blocks_per_chunk = 0;

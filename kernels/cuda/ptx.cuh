@@ -250,7 +250,7 @@ __device__ __forceinline__ int Opaque(int x) {
 
 // Waits for the end and the memory of the kernel before this one in its stream, and so of all that
 // were waited for by that one, when this was launched after_previous (launch.cuh); nothing below
-// sm_90. ptxas moves loads of data that nobody writes behind it. Lane, all of the block.
+// sm_90. ptxas moves loads of data that no kernel writes behind it. Lane, all of the block.
 // griddepcontrol.wait
 __device__ __forceinline__ void GridDependencyWait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -1,5 +1,5 @@
-// Whole extents, with what tells two codecs apart as a class. Included once per target (Highway's
-// foreach_target).
+// Loops over whole extents; a class as parameter has what differs between two codecs. Included once per
+// target (Highway's foreach_target).
 #if defined(TANDEM_KVSTORE_CODEC_EXTENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TANDEM_KVSTORE_CODEC_EXTENT_INL_H_
 #undef TANDEM_KVSTORE_CODEC_EXTENT_INL_H_

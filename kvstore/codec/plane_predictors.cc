@@ -34,7 +34,7 @@ void ForEachHead(const PlaneShape& shape, std::span<uint8_t> plane, Function fun
   }
 }
 
-// An even channel that is the last of its row is nobody's guess.
+// The last channel of a row of odd length has no partner and is left as it is.
 template <Operation kOperation>
 void Pair(const PlaneShape& shape, std::span<uint8_t> plane) {
   for (size_t row = 0; row < plane.size(); row += shape.head_dim) {

@@ -52,7 +52,7 @@ std::string ReplaceAll(std::string text, std::string_view old, std::string_view 
   return text;
 }
 
-// A template that treats the role like one that nobody knows does not know it.
+// A template that treats the role like a made-up one does not know it.
 bool KnowsDeveloper(const ChatProbe& render) {
   constexpr std::string_view kUnknown = "probe-role";
   const auto conversation = [](std::string_view role) {

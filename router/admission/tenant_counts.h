@@ -27,7 +27,7 @@ class TenantCounts {
   void Refused(std::string_view tenant) { ++Of(tenant).refused; }
   void Used(std::string_view tenant, int64_t tokens);
 
-  // Adds one element for each that is named, and one for the others; none where nobody is named.
+  // Adds one element for each tenant that is named, and one for all others; none where no tenant is named.
   // in_flight: of the named tenant. all_in_flight: of all tenants.
   void Report(const std::function<int32_t(const std::string&)>& in_flight, int32_t all_in_flight,
               v1::AdmissionUse& use) const;

@@ -143,8 +143,8 @@ const StreamedOutput* Attempt::TakeContinued() {
   return &relay_.output();
 }
 
-// The prefill worker has sent its token already. The decode worker may not know of the request yet;
-// it is told when it sends a token of the choice.
+// The prefill worker has sent its token already. The decode worker may not know of the request yet,
+// so it gets the end only once it has sent a token of the choice.
 void Attempt::EndChoice(int32_t index) {
   const bool runs = stage_ == AttemptStage::kUnified || stage_ == AttemptStage::kDecoding;
   if (!runs || std::exchange(choices_[index].end_sent, true)) return;

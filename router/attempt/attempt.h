@@ -104,7 +104,7 @@ class Attempt {
   // Prefills with the blocks that were reserved, then decodes.
   void Prefill();
 
-  // Choice `index` needs no more tokens; tells the worker that would continue it. Idempotent.
+  // Choice `index` needs no more tokens: sends that to the worker that would continue it. Idempotent.
   void EndChoice(int32_t index);
   // Nothing more will come from these workers: their calls end with `end`.
   void OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end);

@@ -53,7 +53,7 @@ struct RouterParts {
   const AnswerBuffers* answers = nullptr;  // for the status; null: answers are not counted
   PrefixIndex* prefixes = nullptr;         // null: no prefix hits are predicted
   SessionTable* sessions = nullptr;        // null: requests of one session are placed like others
-  RouteProofs* proofs = nullptr;           // null: nobody asks which routes work
+  RouteProofs* proofs = nullptr;           // null: which routes work is not recorded
   const Tracer* tracer = nullptr;          // null: requests belong to no trace
   bool log_requests = false;  // each that ends, with its tenant, whatever the log's level
 };
@@ -92,7 +92,7 @@ class Dispatch final : private AttemptOwner {
   Dispatch& operator=(const Dispatch&) = delete;
 
   void Start() { Decide(); }
-  // Choice `index` needs no more tokens; its worker is told, if it would continue. Idempotent.
+  // Choice `index` needs no more tokens: sends that to the worker that would continue it. Idempotent.
   void EndChoice(int32_t index);
   // No choice needs more tokens: finishes when the workers have, or after a moment.
   void Settle();

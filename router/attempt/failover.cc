@@ -14,7 +14,7 @@ bool IsAtDecodeWorker(const AttemptFailure& failure) {
   return failure.stage == AttemptStage::kDecoding && failure.worker.role == v1::WORKER_ROLE_DECODE;
 }
 
-// What the client is told of a worker's failure: always which worker it was.
+// The status that the client gets for a worker's failure. It always names the worker.
 absl::Status StatusFor(const AttemptFailure& failure) {
   const CallEnd& end = failure.end;
   const std::string worker = RoleAndName(failure.worker);
@@ -29,7 +29,7 @@ absl::Status StatusFor(const AttemptFailure& failure) {
   if (code == absl::StatusCode::kInvalidArgument && IsAtDecodeWorker(failure)) {
     return Internal("{}: {}", worker, message);
   }
-  // NOT_FOUND tells the client that its model does not exist; here a reservation has lapsed.
+  // A client reads NOT_FOUND as a model that does not exist; here a reservation has lapsed.
   if (code == absl::StatusCode::kNotFound) return Unavailable("{}: {}", worker, message);
   return Annotate(end.status, worker);
 }

@@ -40,7 +40,7 @@ class DispatchObserver {
 // Thread: the router's loop.
 class OutputRelay {
  public:
-  // All arguments outlive the relay. proofs: null where nobody asks which routes work.
+  // All arguments outlive the relay. proofs: null where it is not recorded which routes work.
   OutputRelay(const RequestSpec& spec, DispatchObserver& observer, const Clock& clock,
               ResumeStats& resumes, RouteProofs* proofs);
 

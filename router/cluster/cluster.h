@@ -28,8 +28,8 @@ struct ClusterOptions {
 };
 
 // The workers that have a lease, their latest reports, and the load that this router has charged
-// them with. Views never change and share the reports. What changes while nobody has a view is changed
-// in place, and otherwise in a copy: each request looks once and changes charges several times.
+// them with. Views never change and share the reports. A change is made in place while no view is held,
+// and otherwise in a copy: each request looks once and changes charges several times.
 // Thread-safe.
 class Cluster {
  public:

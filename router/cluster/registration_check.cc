@@ -59,7 +59,7 @@ absl::Status CheckText(std::string_view field, std::string_view text, size_t mos
   return InvalidArgument("{} may hold no control characters", field);
 }
 
-// A client tells made-up tokens from answers by the model's name.
+// The model's name is how a client sees that tokens are made up.
 absl::Status CheckSimulated(const v1::RegisterRequest& request) {
   if (request.simulated() == IsSimulatedModel(request.model())) return absl::OkStatus();
   if (request.simulated()) {

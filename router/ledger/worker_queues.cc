@@ -119,8 +119,8 @@ void AddWaiting(const WorkerLedger& ledger, const QueueContext& context, WorkerS
   }
 }
 
-// The time since the worker began the step in which it was when it was last heard of, at the moment
-// at which it gets the request. It began that step before its tokens arrived here, and the request
+// How long the worker will have been in its present step when the request arrives there, by the latest
+// message from it. It began that step before its tokens arrived here, and the request
 // arrives there later than now: both ways together are the messages. A request that was sent and
 // found the worker idle was as long on its way as this one will be.
 std::optional<double> ElapsedMs(const WorkerLedger& ledger, const QueueContext& context) {

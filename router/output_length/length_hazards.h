@@ -16,7 +16,7 @@ using BinProbabilities = std::array<float, LengthBins::kCount>;
 const BinProbabilities& PriorProbabilities();
 
 // The lengths of observed outputs as the share that ended in each bin, of those that reached it. An
-// output that was capped tells about the bins before its cap and nothing about those after it
+// output that was capped counts for the bins before its cap and not for those after it
 // (Kaplan and Meier, "Nonparametric estimation from incomplete observations", 1958).
 // What was observed `memory` outputs ago counts 1/e.
 class LengthHazards {

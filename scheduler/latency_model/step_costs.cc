@@ -250,7 +250,7 @@ double StepCosts::Window::MeanRatio(double most) const {
   return sum / static_cast<double>(steps.size());
 }
 
-// Whether the time of these steps tells what prefills cost: in most of them they take most of it.
+// Whether prefills took most of the time in most of these steps, so that their cost can be read from it.
 bool StepCosts::IsOfPrefills(const Window& window) const {
   size_t of_prefills = 0;
   for (const Seen& seen : window.steps) {

@@ -27,7 +27,7 @@ constexpr std::string_view kInlined = "tandem.v1.WorkerStatus.load";
 constexpr std::string_view kKeyed = "tandem.v1.ResumeUse.causes";
 constexpr char kKey[] = "cause";
 
-// How a field that was not set is printed, where that can be told.
+// How an optional field that was not set is printed.
 enum class Unset : uint8_t { kZero, kNull };
 
 Json ToJson(const Message& message, Unset unset);

@@ -258,7 +258,7 @@ std::string CostTable(const v1::GetStatusResponse& status) {
          "predicted; none: nothing was measured yet\n";
 }
 
-// To nobody: a transport that this worker has not.
+// A link without a peer stands for a transport that this worker does not have.
 bool IsLeftOut(const v1::LinkStatus& link) { return link.peer().empty(); }
 
 // What is not as it might be with one link, a line each.

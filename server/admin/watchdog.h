@@ -68,7 +68,7 @@ class PulseJudge {
 };
 
 struct WatchdogOptions {
-  // A hang is told after at most patience + 2 x interval: up to one until the first look that sees
+  // A hang is reported after at most patience + 2 x interval: up to one until the first look that sees
   // nothing new, and up to one since patience ends between looks. Routers shall know within 5 s.
   Duration patience = std::chrono::seconds(4);
   Duration interval = std::chrono::milliseconds(250);
@@ -83,7 +83,7 @@ class Watchdog {
   // new reason() each time that it becomes empty or no longer is.
   Watchdog(WatchdogOptions options, std::function<std::vector<Pulse>()> pulses,
            std::function<void(const std::string& reason)> changed);
-  // Ends the thread. A change that is being told is waited for.
+  // Ends the thread, and waits for a call of `changed` that is in progress.
   ~Watchdog();
 
   // Why this process makes no progress; empty while it does. Thread-safe.

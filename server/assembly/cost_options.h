@@ -12,8 +12,8 @@ namespace tandem {
 CostProvenance ProvenanceOf(const WorkerOptions& options, const LoadedModel& model,
                             const EngineOptions& engine);
 
-// What the engine of a worker is told of the time that its steps take: what the parameter file says
-// that --cost-model names, else of a simulated device its own file, else how long it shall measure.
+// Where the engine of a worker takes the cost of its steps from: the parameter file that --cost-model
+// names, else the file of a simulated device, else a measurement of bounded time.
 // Errors name the file and the field, or the first thing that differs from `here`, and say how to
 // measure anew. A simulated device has no machine that could differ.
 absl::StatusOr<StartCosts> StartCostsFor(const WorkerTuning& tuning, const LoadedModel& model,

@@ -47,8 +47,8 @@ class BackOff {
   std::minstd_rand random_{std::random_device()()};
 };
 
-// A router that is away may be so for long: that is told so often.
-constexpr std::chrono::seconds kAwayToldEvery(10);
+// How often an absent router is logged, because it may be absent for long.
+constexpr std::chrono::seconds kAwayLogInterval(10);
 
 // The reports to one router of what is cached. Thread: the link's.
 class CacheReports {
@@ -142,8 +142,8 @@ class Registration::Link {
       return LogWarn("router={} does not take us status=\"{}\"", router_, status.ToString());
     }
     const TimePoint now = std::chrono::steady_clock::now();
-    if (now < told_away_ + kAwayToldEvery) return;
-    told_away_ = now;
+    if (now < logged_away_ + kAwayLogInterval) return;
+    logged_away_ = now;
     LogWarn("router={} cannot be reached, is tried on status=\"{}\"", router_, status.ToString());
   }
 
@@ -198,8 +198,8 @@ class Registration::Link {
 
   const std::string router_;
   const std::shared_ptr<TlsSource> tls_;
-  std::shared_ptr<const TlsMaterial> material_;              // of stub_
-  TimePoint told_away_ = TimePoint::min() + kAwayToldEvery;  // when that was logged last
+  std::shared_ptr<const TlsMaterial> material_;                  // of stub_
+  TimePoint logged_away_ = TimePoint::min() + kAwayLogInterval;  // when that was logged last
   std::unique_ptr<v1::Cluster::Stub> stub_;
   absl::Mutex mutex_;  // held across TryCancel, which never blocks and calls nobody back
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the call in progress
@@ -388,9 +388,10 @@ void Registration::Run(Link& link) {
   NameThisThread("heartbeat");
   BackOff back_off;
   Duration heartbeat{};
-  bool told_leaving = false;
+  bool sent_leaving = false;
   for (Phase now = phase(); now != Phase::kStopped; now = phase()) {
-    if (!link.known && now == Phase::kLeaving) break;  // nobody to take leave of
+    if (!link.known && now == Phase::kLeaving)
+      break;  // it is not registered, so there is nothing to end
     if (!link.known) {
       const absl::Status joined = Join(link, heartbeat);
       if (!joined.ok()) {
@@ -400,7 +401,7 @@ void Registration::Run(Link& link) {
       }
     }
     back_off.Reset();
-    if (now == Phase::kLeaving && !std::exchange(told_leaving, true)) {
+    if (now == Phase::kLeaving && !std::exchange(sent_leaving, true)) {
       link.Deregister(options_.self);
     }
     SleepUntilNews(now, link, heartbeat);
@@ -410,7 +411,7 @@ void Registration::Run(Link& link) {
     link.kv_peers.clear();
   }
   if (!link.known) return;
-  if (!told_leaving) link.Deregister(options_.self);
+  if (!sent_leaving) link.Deregister(options_.self);
   link.Deregister(options_.self);
 }
 

@@ -54,7 +54,7 @@ class Registration {
   // As Stop.
   ~Registration();
 
-  // The load has changed: tells the routers soon, many changes at once.
+  // The load has changed: reports that to the routers soon, many changes in one report.
   void Nudge();
   // The same at once, of what must not wait for the answer to a call that is under way: whatever
   // hangs here may keep it from being read. Never blocks.
@@ -95,11 +95,11 @@ class Registration {
   Phase phase();
   // True when the wait ended because the phase is no longer `during`.
   bool Sleep(Phase during, Duration duration);
-  // Sleeps until the next heartbeat is due, or a moment after a nudge that `link` has not told of.
+  // Sleeps until the next heartbeat is due, or a moment after a nudge that `link` has not reported.
   void SleepUntilNews(Phase during, Link& link, Duration heartbeat);
   void TakeKvPeers(Link& link, const v1::HeartbeatResponse& response);
-  // Those that any router knows with which the link stands. While none does nobody is told: those
-  // that were known last go on to be.
+  // The KV peers that any router knows to which this worker is registered. While there is no such router
+  // the latest known peers stay.
   std::vector<v1::KvPeer> KvPeers() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const RegistrationOptions options_;

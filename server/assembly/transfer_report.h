@@ -16,8 +16,8 @@ void AddTransfers(const Fabric& fabric,
                   const std::function<double(const std::string&)>& kv_ratio_to,
                   v1::WorkerLoad& load);
 
-// Transports that this worker has not, each as a link to nobody (`peer` is empty) with the reason
-// as its `failure`.
+// Adds the transports that this worker does not have, each as a link without a peer, with the reason as its
+// `failure`.
 void AddLeftOut(std::span<const LeftOut> left_out, v1::WorkerLoad& load);
 
 v1::LinkStatus ToProto(const PeerLink& link);

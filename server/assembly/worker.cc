@@ -262,7 +262,8 @@ std::vector<Pulse> Worker::Parts::Pulses() const {
   return all;
 }
 
-// What hangs is told to the routers, which send nothing here meanwhile, and by the health service.
+// A thread that hangs is reported to the routers, which send no requests here meanwhile, and by the health
+// service.
 void Worker::Parts::Watch() {
   const auto pulses = [this] { return Pulses(); };
   watchdog = std::make_unique<Watchdog>(WatchdogOptions(), pulses, [this](const auto& reason) {
@@ -398,7 +399,7 @@ void Worker::Drain(TimePoint deadline) {
   parts_->engine->Shutdown(deadline);
   parts_->registration->Stop();
   parts_->admin.reset();     // whose pages ask the watchdog
-  parts_->watchdog.reset();  // it has nobody to tell
+  parts_->watchdog.reset();  // after the registration and the pages that it reports to
   // All streams have ended with the engine; what is left is being written.
   parts_->calls.server->Shutdown(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));
   // Spans of the last requests get a moment even where these have used up the time.

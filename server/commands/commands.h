@@ -43,7 +43,7 @@ void AddSimulateCommand(CLI::App& app, Action& chosen);
 void AddCertsCommand(CLI::App& app, Action& chosen);
 void AddVersionCommand(CLI::App& app, Action& chosen);
 
-// Where a router listens and a client looks unless told otherwise.
+// Where a router listens and a client connects by default.
 inline constexpr uint16_t kDefaultPort = 8080;
 inline constexpr char kDefaultServer[] = "127.0.0.1:8080";
 

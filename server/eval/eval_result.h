@@ -40,7 +40,7 @@ struct WindowResult {
   v1::Route baseline_route = v1::ROUTE_AUTO;  // taken, never auto
   v1::Route route = v1::ROUTE_AUTO;           // that the tested request took
   v1::KvBytes kv;                             // of the tested request
-  // Whether greedy decoding would have told the planted fact; nothing where there is none.
+  // Whether greedy decoding would have given the planted fact; nothing where no fact was planted.
   std::optional<bool> baseline_found;
   std::optional<bool> found;
 };

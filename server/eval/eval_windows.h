@@ -23,7 +23,7 @@ struct EvalWindow {
   std::string name;  // of its text, and which of the text's windows it is, from 1
   std::vector<int32_t> prompt;
   std::vector<int32_t> output;
-  int64_t answer_tokens = 0;  // the last ones of the output, which a fact in the prompt tells
+  int64_t answer_tokens = 0;  // the last ones of the output, which follow from a fact in the prompt
 };
 
 using TokenizeText =

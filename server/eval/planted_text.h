@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-// Where the question about a planted fact is: it ends the prompt, so that attention of the prompt's last
-// tokens tells what matters; or it begins the output, so that nothing in the prompt tells.
+// Where the question about a planted fact is. At the end of the prompt, the attention of its last tokens shows
+// which fact matters; at the beginning of the output, nothing in the prompt does.
 enum class PlantedQuestion : uint8_t { kKnown, kLater };
 
 // What --planted takes.

@@ -15,9 +15,9 @@ class io_context;
 
 namespace tandem {
 
-// The bytes of one connection, in the clear or over TLS. At most one read and one write at a time. What
-// is done is told on the thread of the I/O context, never from within the call, and also after Close;
-// the callback keeps this and the buffer alive until then.
+// The bytes of one connection, in the clear or over TLS. At most one read and one write at a time. Each
+// `done` is called on the thread of the I/O context, never from within the call, and also after Close; it
+// keeps this and the buffer alive until then.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;

@@ -19,7 +19,7 @@ class ClusterService final : public v1::Cluster::CallbackService {
  public:
   // prefixes: null where the router does not want to know what is cached. most_cache_changes: that
   // one heartbeat may bring. guard: judges whether a caller is the worker that it speaks for, and
-  // outlives it; null without TLS, where nobody can know. headers: null: however many are taken; outlives
+  // outlives it; null without TLS, where that cannot be known. headers: null: however many are taken; outlives
   // this. As with InferenceService, constructor and
   // destructor are not in line.
   ClusterService(Cluster& cluster, PrefixIndex* prefixes, uint32_t most_cache_changes,

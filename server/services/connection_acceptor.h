@@ -26,8 +26,8 @@ namespace tandem {
 //
 // When there is no room, connections that may still be in their handshake make room: those that were
 // accepted within `handshake_seconds`, of which gRPC closes the ones whose handshake takes longer. The
-// peers that have sent the fewest bytes go first, so that peers which connect and say little keep
-// nobody out. When all connections are older than that, a new one is closed at once. Both are logged
+// peers that have sent the fewest bytes go first, so that peers which connect and send little keep
+// no other peer out. When all connections are older than that, a new one is closed at once. Both are logged
 // and counted.
 //
 // A connection is taken only if its descriptor's number is below the limit minus a reserve. The

@@ -31,7 +31,7 @@ using Connections = grpc::experimental::ExternalConnectionAcceptor;
 // What gRPC says before it aborts because the system gave it no thread for its calls.
 constexpr std::string_view kNoThread = "assertion failed: worker->created()";
 
-// What gRPC says, for debugging, when a client's handshake has failed. It tells nobody otherwise.
+// What gRPC logs, for debugging, when a client's handshake has failed. There is no other sign of it.
 constexpr std::string_view kHandshakeFailed = "Handshaking failed: ";
 // And what it says of the same as an error, also of connections that this process makes, whose
 // callers get it in their status.

@@ -11,7 +11,7 @@ class ServerContextBase;
 
 namespace tandem {
 
-// Refuses calls with more headers than --max-metadata-bytes. gRPC tells clients of that limit, but 1.51
+// Refuses calls with more headers than --max-metadata-bytes. gRPC announces that limit to clients, but 1.51
 // takes more from those that do not heed it. Thread-safe.
 class HeaderLimit {
  public:

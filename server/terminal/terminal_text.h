@@ -5,7 +5,7 @@
 
 namespace tandem::terminal {
 
-// Makes text of a stranger, such as a model, safe to print: whatever could steer a terminal becomes
+// Makes text that is not trusted, such as a model's, safe to print: whatever could steer a terminal becomes
 // a visible character. Line feeds and tabs stay; a carriage return before a line feed is dropped;
 // other control characters become Unicode's pictures of them, U+2400 on; those of C1 and ill-formed
 // bytes become U+FFFD. Not thread-safe.

@@ -11,7 +11,7 @@
 namespace tandem {
 
 // The loop turns at least this often: for the watchdog that counts its turns, and for commands that
-// wake nobody.
+// do not wake it.
 inline constexpr std::chrono::milliseconds kLongestSleep{500};
 
 // The commands that wait for the I/O loop, and the descriptor that wakes it.

@@ -119,7 +119,7 @@ absl::StatusOr<std::span<std::byte>> InboundConnection::AskForPlace(const FrameH
   const StreamKey key = KeyOf(header);
   if (refused_.Find(key)) return Cancelled("stream {} is refused already", key.stream);
   auto place = context_.receiver.Prepare(header);
-  // A payload that the receiver has not been told of may be in the way: it stands where this one
+  // A payload that was not reported to the receiver yet may be in the way: it stands where this one
   // belongs, or takes one of the receiver's few places.
   if (absl::IsAborted(place.status()) && payloads_->has_queued()) {
     RETURN_IF_ERROR(Flush());
@@ -169,7 +169,7 @@ absl::Status InboundConnection::Control(const FrameHeader& header) {
   if (header.type == FrameType::kHello) return OnHello();
   if (stage_ != Stage::kOpen) return InvalidArgument("a frame before the hello");
   if (header.type == FrameType::kReference) return payloads_->OnReference(header, *this);
-  // The receiver is told of payloads before it hears of their commit.
+  // The receiver gets payloads before their commit.
   RETURN_IF_ERROR(Flush());
   credit_.Consume();
   switch (header.type) {
@@ -241,7 +241,7 @@ bool InboundConnection::Grant(ReceiveCredit::Grant grant) {
 }
 
 // Writes credit at once, because the turn may go on for megabytes and the sender takes what a credit
-// tells of to have just arrived (LinkMeter). An error shows again at the end of the turn, after
+// acknowledges to have just arrived (LinkMeter). An error shows again at the end of the turn, after
 // whatever has come was read.
 void InboundConnection::GrantNow() {
   if (Grant(ReceiveCredit::Grant::kWorthAFrame)) {

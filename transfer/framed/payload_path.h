@@ -63,8 +63,8 @@ class InboundPayloads {
   // dropped.
   virtual absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header,
                                                        LandingHost& host) = 0;
-  // The payload was read, or could not be. Returns whether the receiver shall be told now, rather
-  // than by a later Flush.
+  // The payload was read, or could not be. Returns whether the receiver shall get it now,
+  // rather than at a later Flush.
   virtual bool Landed(const FrameHeader& header, const absl::Status& status) = 0;
   // Data frames carry their payloads on this path; else reference frames name them.
   virtual bool carries_data() const { return true; }
@@ -76,7 +76,7 @@ class InboundPayloads {
   virtual bool is_arriving() { return false; }
   // Whether payloads wait for a Flush, on any connection of the transport.
   virtual bool has_queued() const { return false; }
-  // Brings what is queued into place and tells the receiver. Returns how many payloads were
+  // Brings what is queued into place and reports it to the receiver. Returns how many payloads were
   // damaged; an error says that none has landed.
   virtual absl::StatusOr<size_t> Flush() { return 0; }
 };

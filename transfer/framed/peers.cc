@@ -72,7 +72,7 @@ absl::StatusOr<Peers::Peer*> Peers::ConnectTo(const std::string& name) {
                            .rate_burst = options_.rate_burst},
       links_.Find(name), streams_,
       [this, name](OutgoingStream& stream, const absl::Status& status) {
-        // The stream's payloads are let go of before its end is told.
+        // The stream's payloads are released before its end is reported.
         peers_.at(name).connection->DropStream(stream.key());
         ended_.push_back({stream.shared_from_this(), status});
       });

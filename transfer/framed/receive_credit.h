@@ -27,10 +27,10 @@ class ReceiveCredit {
   // way any more. Less than was consumed where a frame came twice.
   void Settle(uint64_t sent_bytes) { consumed_ = sent_bytes; }
 
-  // The credit to tell the sender of; empty while it is not worth a frame. kWorthAFrame is asked for
+  // The credit to send; empty while it is not worth a frame. kWorthAFrame is asked for
   // after each read of a payload, so time passing makes a frame worth its while for what has just
-  // been consumed, and for a payload that is slow to arrive repeats the latest credit. kAll tells
-  // of any credit that is new. kRepeat tells the credit even if it is not new: the frame with it may
+  // been consumed, and for a payload that is slow to arrive repeats the latest credit. kAll gives
+  // any credit that is new. kRepeat gives the credit even if it is not new: the frame with it may
   // have been lost.
   enum class Grant : uint8_t { kWorthAFrame, kAll, kRepeat };
   std::optional<uint64_t> TakeGrant(Grant grant, TimePoint now) {
@@ -48,8 +48,8 @@ class ReceiveCredit {
   // However large the window is: the sender measures the link by its credits (LinkMeter).
   static constexpr uint64_t kEnoughForAFrame = 4 << 20;
 
-  // The sender takes a credit to be about payload that has just arrived (LinkMeter), so it is told of
-  // fresh payload or of nothing new.
+  // The sender takes a credit to be about payload that has just arrived (LinkMeter), so a credit is
+  // sent for fresh payload or repeats what was sent.
   std::optional<uint64_t> TakeByTime(uint64_t allowed, bool fresh, TimePoint now) {
     coming_since_ = std::min(coming_since_, now);
     if (now - coming_since_ < answer_every_) return std::nullopt;

@@ -58,7 +58,7 @@ class SendQueue {
   // `bytes` of payload that Next gave out were not sent after all.
   void TakeBack(uint64_t bytes);
 
-  // Whether the next frame is data, whose size next_payload_bytes then tells.
+  // Whether the next frame is data; next_payload_bytes is then its size.
   bool NextIsData() const { return control_.empty() && !turns_.empty(); }
   uint64_t next_payload_bytes() const;
   // Empty when nothing may be sent now.

@@ -11,7 +11,7 @@
 namespace tandem {
 
 // Payloads that have come whole, lie in slots, and are being copied to their places in the memory of a
-// device. The receiver is told of a payload when its copy is done; Flush waits for all of them.
+// device. A payload is reported to the receiver when its copy is done; Flush waits for all of them.
 // Thread: the loop's.
 class StagedLandings {
  public:

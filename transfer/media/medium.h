@@ -29,8 +29,8 @@ class Medium {
 
   // The loop watches this descriptor for input and then calls Accept.
   virtual int listener_fd() const = 0;
-  // A connection that a peer has made; null when none waits. PERMISSION_DENIED when the peer, which
-  // was told so, belongs to another user; other peers may still wait. RESOURCE_EXHAUSTED when the
+  // A connection that a peer has made; null when none waits. PERMISSION_DENIED when the peer belongs
+  // to another user, which it has learned by then; other peers may still wait. RESOURCE_EXHAUSTED when the
   // process or the medium has no room; the loop asks again after a pause.
   virtual absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() = 0;
   // Begins to connect to `peer`.

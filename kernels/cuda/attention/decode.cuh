@@ -78,7 +78,7 @@ struct DecodeScratch {
   }
 };
 
-// Everything that decode's kernels are told.
+// The arguments of all kernels of decode.
 struct DecodeParams {
   SplitRule rule;  // whose num_kv_heads are the heads of a pair
   DecodeHeads heads;

@@ -14,7 +14,7 @@
 
 namespace tandem::cuda {
 
-// Events that nobody uses at the moment: making one takes longer than recording it. Thread-safe.
+// Events that are free for reuse: making one takes longer than recording it. Thread-safe.
 class EventPool {
  public:
   EventPool() = default;

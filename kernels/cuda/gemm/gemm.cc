@@ -106,8 +106,8 @@ absl::StatusOr<CublasLtGemm::Owned<cublasLtMatmulPreference_t>> CublasLtGemm::Ne
   return preference;
 }
 
-// cuBLASLt counts columns first: it is told that the transposed out [n, rows] is the transposed
-// weight [k, n] times the transposed x [k, rows], which is what lies in memory.
+// cuBLASLt counts columns first, so the call asks for the transposed out [n, rows] as the transposed
+// weight [k, n] times the transposed x [k, rows]: the memory is the same.
 absl::StatusOr<CublasLtGemm::Solution> CublasLtGemm::Solve(const Problem& p) const {
   ASSIGN_OR_RETURN(auto product, NewProduct());
   ASSIGN_OR_RETURN(auto weight, NewLayout(p.type, p.k, p.n, p.k));

@@ -26,7 +26,7 @@ absl::StatusOr<ExportedMemory> MapNewMemory(int device, size_t bytes);
 // that. INVALID_ARGUMENT when it is no such file or its memory another size, FAILED_PRECONDITION
 // when the device cannot reach it.
 absl::StatusOr<MappedMemory> MapMemoryOfFile(int device, const UniqueFd& file, size_t bytes);
-// Waits for nobody: work that uses it must have run.
+// Does not wait for the device: work that uses the memory must have run.
 void UnmapMemory(const MappedMemory& memory);
 
 }  // namespace tandem::cuda

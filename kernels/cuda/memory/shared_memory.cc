@@ -81,8 +81,8 @@ Places& AllPlaces() {
 void FreePlace(std::byte* data, size_t size) {
   const Place place = AllPlaces().Take(data);
   cudaSetDevice(place.device);
-  // Unlike cudaFree, the others wait for nobody. What was opened is let go of at any time, and its
-  // reader has waited for its own stream: a wait for the whole device would spoil what other
+  // Unlike cudaFree, the other calls do not wait for the device. Memory that was opened is closed at any
+  // time, and its reader has waited for its own stream: a wait for the whole device would spoil what other
   // threads record, and last as long as NCCL's kernels wait for their peers.
   if (place.origin == Place::Origin::kAllocated) cudaDeviceSynchronize();
   if (place.kind == Kind::kDeviceFile) {

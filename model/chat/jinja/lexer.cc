@@ -85,7 +85,7 @@ class Lexer {
     return offset;
   }
 
-  // Leaves out of the data what the sign after {% or {{ (-, + or none) tells to.
+  // Removes from the end of the data the white space that the sign after {% or {{ (-, + or none) asks to.
   std::string_view StripBefore(std::string_view data, char sign, bool is_variable) const {
     if (sign == '-') return data.substr(0, Trim(data, nullptr, Side::kRight).end);
     if (sign == '+' || is_variable) return data;

@@ -23,8 +23,8 @@ namespace tandem {
 // New channels use the files as they are then. Thread-safe; the channels must not outlive it.
 class TlsContext {
  public:
-  // INVALID_ARGUMENT names the file and OpenSSL's reason. `refusals` counts whom the channels refuse
-  // and outlives it; null: nobody counts.
+  // INVALID_ARGUMENT names the file and OpenSSL's reason. `refusals` counts the peers that the channels
+  // refuse, and outlives it; null: they are not counted.
   static absl::StatusOr<std::unique_ptr<TlsContext>> Load(const TlsFiles& files,
                                                           TlsRefusals* refusals = nullptr);
 

@@ -44,7 +44,7 @@ class TlsChannel final : public ByteChannel {
   // All of it outlives the channel.
   struct Watchers {
     std::atomic<size_t>& alive;       // counts the present channels
-    TlsRefusals* refusals = nullptr;  // counts refused peers; null: nobody does
+    TlsRefusals* refusals = nullptr;  // counts refused peers; null: they are not counted
   };
   TlsChannel(ssl_ctx_st* context, UniqueFd socket, ChannelSide side, Watchers watchers);
   ~TlsChannel() override;
