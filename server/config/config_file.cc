@@ -28,9 +28,9 @@ const std::set<std::string>& AddressKeys() {
   return keys;
 }
 
-const std::set<std::string>& FlagsOf(const KnownFlags& known, const std::string& command) {
+const std::set<std::string>& FlagsOf(const KnownFlags& known, std::string_view command) {
   static const std::set<std::string> none;
-  const auto found = known.by_command.find(command);
+  const auto found = known.by_command.find(std::string(command));
   return found == known.by_command.end() ? none : found->second;
 }
 
