@@ -8,9 +8,8 @@ namespace tandem {
 absl::Status CheckProcessor() {
   if ((hwy::SupportedTargets() & HWY_STATIC_TARGET) != 0) return absl::OkStatus();
   return FailedPrecondition(
-      "this program was compiled for processors with {} alone, which this one lacks: build it "
-      "here, or build "
-      "it for all processors with make build",
+      "this program was compiled for processors with {}, which this one lacks: build it here, or "
+      "for all processors with make build",
       hwy::TargetName(HWY_STATIC_TARGET));
 }
 
