@@ -59,7 +59,7 @@ set(FOREIGN
     "^zstd" "^kvstore/codec/"
     "^hwy/" "^(base/simd|kernels/cpu|kvstore/codec)/"
     "^openssl/" "^(transfer/media/tcp|security|server/http|server/access)/"
-    "^boost/" "^server/http/.*\\.cc$"
+    "^boost/" "^server/http/(.*\\.cc|polled_stream\\.h)$"
     "^unicode/" "^model/(tokenizer|chat)/"
     "^pcre2" "^model/tokenizer/")
 

@@ -44,7 +44,7 @@ absl::StatusOr<Backend> OpenBackend(std::string_view name, const BackendOptions&
                              options.num_threads);
     }
     const int num_threads = options.num_threads > 0 ? options.num_threads : NumAllowedCores();
-    return Backend{.device = NewCpuDevice(), .ops = std::make_unique<CpuOps>(num_threads)};
+    return Backend{.device = NewCpuDevice(), .ops = std::make_unique<cpu::CpuOps>(num_threads)};
   }
   if (const std::optional<int> index = CudaIndex(name)) return cuda::OpenBackend(*index, options);
   return NotFound("device {}: there is none of that name; choose one of {}", name,

@@ -1,4 +1,4 @@
-#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/ops_cpu.h"
 #include "kernels/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -45,10 +45,11 @@ namespace tandem::cpu {
 
 HWY_EXPORT(SiluMulRows);
 
-void SiluMul(ThreadPool& pool, const SiluMulArgs& args) {
+absl::Status CpuOps::DoSiluMul(Stream&, const SiluMulArgs& args) {
   const auto rows = &HWY_DYNAMIC_DISPATCH(SiluMulRows);
-  ForRows(pool, args.out.rows(), args.out.shape[1],
+  ForRows(pool_, args.out.rows(), args.out.shape[1],
           [&](int64_t begin, int64_t end) { rows(args, begin, end); });
+  return absl::OkStatus();
 }
 
 }  // namespace tandem::cpu

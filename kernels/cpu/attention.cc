@@ -5,7 +5,7 @@
 #include "kernels/cpu/attention_plan.h"
 #include "kernels/cpu/block_masses.h"
 #include "kernels/cpu/column_mass.h"
-#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/ops_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
@@ -181,37 +181,39 @@ int64_t ColumnsAtOnce(const ColumnMassArgs& args, int num_threads) {
 
 }  // namespace
 
-void AttentionPrefill(ThreadPool& pool, const AttentionArgs& args) {
+absl::Status CpuOps::DoAttentionPrefill(Stream&, const AttentionArgs& args) {
   Plan& plan = ThreadPlan();
   plan.masses.Plan(args);
   PlanBlocks(args, plan.blocks);
-  RunBlocks(pool, args, plan);
+  RunBlocks(pool_, args, plan);
+  return absl::OkStatus();
 }
 
-void AttentionDecode(ThreadPool& pool, const AttentionArgs& args) {
+absl::Status CpuOps::DoAttentionDecode(Stream&, const AttentionArgs& args) {
   Plan& plan = ThreadPlan();
   plan.masses.SetMemory(plan.mass_memory.Reserve(plan.masses.Plan(args)));
   PlanBlocks(args, plan.blocks);
-  PlanChunkRuns(args, plan.blocks, pool.num_threads(), plan.cut);
+  PlanChunkRuns(args, plan.blocks, pool_.num_threads(), plan.cut);
   if (plan.cut.runs.empty()) {
-    RunBlocks(pool, args, plan);
+    RunBlocks(pool_, args, plan);
   } else {
-    RunChunks(pool, args, plan);
+    RunChunks(pool_, args, plan);
   }
-  if (!args.block_mass.present()) return;
+  if (!args.block_mass.present()) return absl::OkStatus();
   const int64_t num_kv_heads = args.pool.num_kv_heads;
-  pool.ParallelFor(args.block_mass.rows() * num_kv_heads, [&](int64_t pair, int) {
+  pool_.ParallelFor(args.block_mass.rows() * num_kv_heads, [&](int64_t pair, int) {
     plan.masses.Fold(args, static_cast<int32_t>(pair / num_kv_heads),
                      static_cast<int32_t>(pair % num_kv_heads));
   });
+  return absl::OkStatus();
 }
 
-void ColumnMass(ThreadPool& pool, const ColumnMassArgs& args) {
+absl::Status CpuOps::DoColumnMass(Stream&, const ColumnMassArgs& args) {
   const RowFactors factors(args);
-  const int64_t at_once = ColumnsAtOnce(args, pool.num_threads());
+  const int64_t at_once = ColumnsAtOnce(args, pool_.num_threads());
   const int64_t pieces = (args.out.shape[2] + at_once - 1) / at_once;
   const int64_t num_kv_heads = args.attention.pool.num_kv_heads;
-  pool.ParallelFor(args.out.rows() * num_kv_heads * pieces, [&](int64_t index, int) {
+  pool_.ParallelFor(args.out.rows() * num_kv_heads * pieces, [&](int64_t index, int) {
     const int64_t pair = index / pieces;
     const int64_t first = index % pieces * at_once;
     const auto begin = static_cast<size_t>(first % kChunkTokens);
@@ -219,6 +221,7 @@ void ColumnMass(ThreadPool& pool, const ColumnMassArgs& args) {
                  static_cast<int32_t>(pair % num_kv_heads),
                  {first / kChunkTokens, begin, begin + static_cast<size_t>(at_once)});
   });
+  return absl::OkStatus();
 }
 
 }  // namespace tandem::cpu

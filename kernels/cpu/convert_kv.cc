@@ -3,7 +3,8 @@
 #include <bit>
 #include <cstring>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/ops_cpu.h"
+#include "kernels/cpu/quantised_row.h"
 
 namespace tandem::cpu {
 namespace {
@@ -129,7 +130,7 @@ void CopyRows(const ConvertKvArgs& args, KvSide side, const std::byte* from, con
 
 }  // namespace
 
-void ConvertKv(const ConvertKvArgs& args) {
+absl::Status CpuOps::DoConvertKv(Stream&, const ConvertKvArgs& args) {
   const KvPoolView& pool = args.pool;
   const KvPoolView source = args.AsSource();
   for (const KvRun& run : args.runs) {
@@ -141,6 +142,7 @@ void ConvertKv(const ConvertKvArgs& args) {
       }
     }
   }
+  return absl::OkStatus();
 }
 
 }  // namespace tandem::cpu

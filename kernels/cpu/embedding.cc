@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/ops_cpu.h"
 #include "kernels/cpu/panel.h"
 #include "kernels/cpu/parallel.h"
 
@@ -73,10 +73,11 @@ namespace tandem::cpu {
 
 HWY_EXPORT(EmbeddingRows);
 
-void Embedding(ThreadPool& pool, const EmbeddingArgs& args) {
+absl::Status CpuOps::DoEmbedding(Stream&, const EmbeddingArgs& args) {
   const auto rows = &HWY_DYNAMIC_DISPATCH(EmbeddingRows);
-  ForRows(pool, args.out.rows(), args.out.shape[1],
+  ForRows(pool_, args.out.rows(), args.out.shape[1],
           [&](int64_t begin, int64_t end) { rows(args, begin, end); });
+  return absl::OkStatus();
 }
 
 }  // namespace tandem::cpu

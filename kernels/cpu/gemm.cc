@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "hwy/aligned_allocator.h"
-#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/gemm_job.h"
+#include "kernels/cpu/ops_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/gemm.cc"
@@ -235,15 +235,16 @@ void MultiplyBlock(ThreadPool& pool, const GemmJob& job) {
 
 }  // namespace
 
-void Gemm(ThreadPool& pool, const GemmArgs& args) {
+absl::Status CpuOps::DoGemm(Stream&, const GemmArgs& args) {
   const int64_t num_rows = args.x.rows();
-  if (num_rows == 0 || args.weight.n == 0) return;
+  if (num_rows == 0 || args.weight.n == 0) return absl::OkStatus();
   const int64_t block_rows = RowsPerBlock(num_rows, args.weight.k);
   for (int64_t row = 0; row < num_rows; row += block_rows) {
     GemmJob job{ProductOfRows(args, row, std::min(block_rows, num_rows - row))};
-    job.x = PackRows(pool, args.x, row, job.num_rows);
-    MultiplyBlock(pool, job);
+    job.x = PackRows(pool_, args.x, row, job.num_rows);
+    MultiplyBlock(pool_, job);
   }
+  return absl::OkStatus();
 }
 
 }  // namespace tandem::cpu

@@ -3,8 +3,9 @@
 #include <cstring>
 #include <span>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/ops_cpu.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/quantised_row.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/kv_blocks.cc"
@@ -176,30 +177,32 @@ void ForSlotRuns(std::span<const int32_t> from, std::span<const int32_t> to, int
 
 }  // namespace
 
-void StoreKv(ThreadPool& pool, const StoreKvArgs& args) {
+absl::Status CpuOps::DoStoreKv(Stream&, const StoreKvArgs& args) {
   const auto tokens = &HWY_DYNAMIC_DISPATCH(StoreTokens);
-  ForRows(pool, args.k.rows(), 2 * args.k.RowElements(),
+  ForRows(pool_, args.k.rows(), 2 * args.k.RowElements(),
           [&](int64_t begin, int64_t end) { tokens(args, begin, end); });
+  return absl::OkStatus();
 }
 
-void CopyBlocks(ThreadPool& pool, const CopyBlocksArgs& args) {
+absl::Status CpuOps::DoCopyBlocks(Stream&, const CopyBlocksArgs& args) {
   const int64_t num_layers = args.pool.num_layers;
   const auto bytes = static_cast<size_t>(args.pool.ExtentBytes());
   const auto count = static_cast<int64_t>(args.pairs.size()) * num_layers;
-  pool.ParallelFor(count, [&](int64_t index, int) {
+  pool_.ParallelFor(count, [&](int64_t index, int) {
     const auto& [from, to] = args.pairs[static_cast<size_t>(index / num_layers)];
     const auto layer = static_cast<int32_t>(index % num_layers);
     std::memcpy(args.pool.Extent(layer, to), args.pool.Extent(layer, from), bytes);
   });
+  return absl::OkStatus();
 }
 
 // A thread takes K or V of some heads of some layers. Any order will do, since no slot is both read
 // and written.
-void CopyTokens(ThreadPool& pool, const CopyTokensArgs& args) {
+absl::Status CpuOps::DoCopyTokens(Stream&, const CopyTokensArgs& args) {
   const KvPoolView& kv = args.pool;
   const int64_t planes = 2 * int64_t{kv.num_kv_heads};  // K and V of each head of a layer
   const int shift = std::countr_zero(static_cast<uint32_t>(kv.block_tokens));
-  ForRows(pool, kv.num_layers * planes, std::ssize(args.to) * kv.head_dim,
+  ForRows(pool_, kv.num_layers * planes, std::ssize(args.to) * kv.head_dim,
           [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) {
               const auto layer = static_cast<int32_t>(i / planes);
@@ -217,24 +220,27 @@ void CopyTokens(ThreadPool& pool, const CopyTokensArgs& args) {
               });
             }
           });
+  return absl::OkStatus();
 }
 
-void GatherBlocks(ThreadPool& pool, const MoveBlocksArgs& args) {
+absl::Status CpuOps::DoGatherBlocks(Stream&, const MoveBlocksArgs& args) {
   const auto bytes = static_cast<size_t>(args.pool.ExtentBytes());
-  pool.ParallelFor(static_cast<int64_t>(args.items.size()), [&](int64_t index, int) {
+  pool_.ParallelFor(static_cast<int64_t>(args.items.size()), [&](int64_t index, int) {
     const auto i = static_cast<size_t>(index);
     const LayerBlock& item = args.items[i];
     std::memcpy(args.staging.data() + i * bytes, args.pool.Extent(item.layer, item.block), bytes);
   });
+  return absl::OkStatus();
 }
 
-void ScatterBlocks(ThreadPool& pool, const MoveBlocksArgs& args) {
+absl::Status CpuOps::DoScatterBlocks(Stream&, const MoveBlocksArgs& args) {
   const auto bytes = static_cast<size_t>(args.pool.ExtentBytes());
-  pool.ParallelFor(static_cast<int64_t>(args.items.size()), [&](int64_t index, int) {
+  pool_.ParallelFor(static_cast<int64_t>(args.items.size()), [&](int64_t index, int) {
     const auto i = static_cast<size_t>(index);
     const LayerBlock& item = args.items[i];
     std::memcpy(args.pool.Extent(item.layer, item.block), args.staging.data() + i * bytes, bytes);
   });
+  return absl::OkStatus();
 }
 
 }  // namespace tandem::cpu

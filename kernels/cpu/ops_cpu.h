@@ -8,10 +8,11 @@
 #include "base/thread_pool.h"
 #include "kernels/ops.h"
 
-namespace tandem {
+namespace tandem::cpu {
 
 // The CPU backend: each op runs to its end on the caller and the threads of the pool. It is both
-// what a machine without an accelerator serves with and what other backends are compared to.
+// what a machine without an accelerator serves with and what other backends are compared to. The members are
+// defined in the files of their ops.
 class CpuOps final : public Ops {
  public:
   explicit CpuOps(int num_threads) : pool_(num_threads) {}
@@ -51,4 +52,4 @@ class CpuOps final : public Ops {
   ThreadPool pool_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::cpu

@@ -1,4 +1,3 @@
-#include "kernels/cpu/pack.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "kernels/cpu/ops_cpu.h"
 #include "kernels/cpu/panel.h"
 #include "kernels/cpu/quantise_panel.h"
 
@@ -170,8 +170,9 @@ int64_t PackCodes(const PanelRows& rows, int64_t first_row, const TensorView& sc
 
 }  // namespace
 
-absl::Status PackWeight(ThreadPool& pool, const PackedMatrix& dst,
-                        std::span<const TensorView> sources, const TensorView& scales) {
+// Sources are read once, front to back; they may be unaligned (a mapped file).
+absl::Status CpuOps::DoPackWeight(Stream&, const PackedMatrix& dst,
+                                  std::span<const TensorView> sources, const TensorView& scales) {
   const DType dtype = sources.empty() ? dst.format.dtype() : sources[0].dtype;
   const std::vector<std::byte> zeros(dst.k * SizeOf(dtype));
   std::vector<const std::byte*> rows = RowAddresses(sources);
@@ -180,8 +181,8 @@ absl::Status PackWeight(ThreadPool& pool, const PackedMatrix& dst,
 
   std::atomic<int64_t> not_finite = dst.n;  // some row with such a value
   // One range per thread: two that touch one huge page at a time would both clear it.
-  const int64_t num_ranges = std::min<int64_t>(pool.num_threads(), num_panels);
-  pool.ParallelFor(num_ranges, [&](int64_t range, int) {
+  const int64_t num_ranges = std::min<int64_t>(pool_.num_threads(), num_panels);
+  pool_.ParallelFor(num_ranges, [&](int64_t range, int) {
     const int64_t end = (range + 1) * num_panels / num_ranges;
     for (int64_t panel = range * num_panels / num_ranges; panel < end; ++panel) {
       PanelRows panel_rows;

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/ops_cpu.h"
 #include "kernels/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -41,10 +41,11 @@ namespace tandem::cpu {
 
 HWY_EXPORT(RmsNormRows);
 
-void RmsNorm(ThreadPool& pool, const RmsNormArgs& args) {
+absl::Status CpuOps::DoRmsNorm(Stream&, const RmsNormArgs& args) {
   const auto rows = &HWY_DYNAMIC_DISPATCH(RmsNormRows);
-  ForRows(pool, args.x.rows(), args.x.shape[1],
+  ForRows(pool_, args.x.rows(), args.x.shape[1],
           [&](int64_t begin, int64_t end) { rows(args, begin, end); });
+  return absl::OkStatus();
 }
 
 }  // namespace tandem::cpu

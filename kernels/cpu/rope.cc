@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/ops_cpu.h"
 #include "kernels/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -68,11 +68,12 @@ namespace tandem::cpu {
 
 HWY_EXPORT(RopeTokens);
 
-void Rope(ThreadPool& pool, const RopeArgs& args) {
+absl::Status CpuOps::DoRope(Stream&, const RopeArgs& args) {
   const auto tokens = &HWY_DYNAMIC_DISPATCH(RopeTokens);
   const int64_t elements = (args.q.shape[1] + args.k.shape[1]) * args.q.shape[2];
-  ForRows(pool, args.q.rows(), elements,
+  ForRows(pool_, args.q.rows(), elements,
           [&](int64_t begin, int64_t end) { tokens(args, begin, end); });
+  return absl::OkStatus();
 }
 
 }  // namespace tandem::cpu

@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 #include "base/status.h"
-#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/ops_cpu.h"
 #include "kernels/sample_errors.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -311,10 +311,10 @@ class RowSampler {
 
 }  // namespace
 
-absl::Status Sample(ThreadPool& pool, const SampleArgs& args) {
+absl::Status CpuOps::DoSample(Stream&, const SampleArgs& args) {
   const auto vocab = static_cast<size_t>(args.logits.shape[1]);
   std::vector<RowOutcome> outcomes(args.rows.size());
-  pool.ParallelFor(static_cast<int64_t>(args.rows.size()), [&](int64_t index, int) {
+  pool_.ParallelFor(static_cast<int64_t>(args.rows.size()), [&](int64_t index, int) {
     thread_local RowSampler sampler;
     const auto row = static_cast<size_t>(index);
     const std::span<const float> logits(args.logits.Row<const float>(index), vocab);
