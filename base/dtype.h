@@ -16,7 +16,7 @@ enum class DType : uint8_t {
   kI32,
   kI64,
   kF8E4M3,
-  // Of KV alone: K and V as integers of so many bits with scales (base/kv_row.h).
+  // For KV only: K and V as integers of so many bits with scales (base/kv_row.h).
   kK8V8,
   kK6V5,
   kK4V3,

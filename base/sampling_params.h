@@ -29,7 +29,7 @@ struct SamplingParams {
 
 // The part of the above about log-probabilities that a request did ask for.
 absl::Status CheckLogprobs(int32_t num_logprobs);
-// Of a request that asked for log-probabilities of its prompt.
+// Checks the options of a request for log-probabilities of its prompt.
 absl::Status CheckPromptLogprobs(int32_t num_logprobs);
 
 // How a request wants its beams searched; the fields and defaults of the public API.

@@ -43,7 +43,7 @@ struct TokenEviction {
 
   // How many of `prompt_tokens` are kept, at least one.
   int32_t StoredTokens(int32_t prompt_tokens) const;
-  // Of the tokens of the output, the share that is kept in the long run.
+  // The share of the output's tokens that is kept in the long run.
   double OutputShare() const { return output ? 1 / ratio : 1; }
   // How many of the last queries of a prompt rank its tokens; 0 where no query does.
   int32_t WindowTokens() const;

@@ -201,7 +201,7 @@ class Measured {
   }
 
   bool lossless() const { return contender_.codec == nullptr || contender_.codec->lossless(); }
-  // Of K and V.
+  // The errors of K and of V.
   absl::StatusOr<std::pair<double, double>> Errors() {
     RETURN_IF_ERROR(Encode());
     ErrorSums k;

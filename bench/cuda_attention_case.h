@@ -19,7 +19,7 @@ struct AttentionShape {
   DType kv_dtype = DType::kBF16;
 
   int64_t total_tokens() const;
-  // Of K and V, once.
+  // The bytes of K and V, each counted once.
   double KvBytes() const;
 };
 
@@ -30,7 +30,7 @@ class AttentionCase {
   static absl::StatusOr<std::unique_ptr<AttentionCase>> Create(CudaBench& bench,
                                                                const AttentionShape& shape);
 
-  // Of the i-th launch.
+  // The arguments of launch number `launch`.
   AttentionArgs Args(int32_t launch) const;
   const AttentionShape& shape() const { return shape_; }
   int32_t max_context() const;

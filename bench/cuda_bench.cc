@@ -52,7 +52,7 @@ std::string_view Name(Bound bound) {
   return "";
 }
 
-// Of 1e12 per second.
+// In units of 1e12 per second.
 double TeraRate(double amount, double us) { return us > 0 ? amount / us * 1e-6 : 0; }
 
 std::string Now() {

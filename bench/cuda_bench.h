@@ -150,9 +150,9 @@ class CudaBench {
 
   // Writes the report, too: what was measured is kept when the run is ended.
   void Add(const CudaRow& row);
-  // Of one case: says what failed and lets the others run, unless the device itself has failed.
+  // Takes the status of one case: prints its failure and lets the others run, unless the device itself has failed.
   absl::Status Tolerate(absl::Status status);
-  // Of those that were let pass.
+  // The first failure that Tolerate let pass.
   const absl::Status& first_error() const { return first_error_; }
   // One more fact about what is measured, for the report.
   void Describe(std::string key, nlohmann::json value) {

@@ -60,7 +60,7 @@ class CudaModel {
   std::vector<int32_t> blocks_;  // [sequences, blocks_per_sequence_]
   std::vector<int32_t> next_ids_;
 
-  // Of the step under way: positions [begin, end) of some sequences.
+  // The arrays of the step in progress, which computes positions [begin, end) of some sequences.
   std::vector<int32_t> ids_, positions_, query_starts_, context_lens_, tables_, table_starts_;
   std::vector<int64_t> slots_;
   std::vector<int32_t> logit_rows_;

@@ -94,7 +94,7 @@ class EventClock final : public OpClock {
   }
   absl::Status End(Stream&, OpKind) override { return calls_.back().end.Record(stream_); }
 
-  // Of all calls since the last time; the stream has ended them.
+  // The times of all calls since the last call of this; the stream must have ended them.
   absl::StatusOr<std::array<double, kNumOpKinds>> TakeMicroseconds() {
     std::array<double, kNumOpKinds> sums = {};
     for (const Call& call : std::exchange(calls_, {})) {

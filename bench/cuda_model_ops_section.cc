@@ -140,7 +140,7 @@ class SkinnyCase {
     }
     return variants;
   }
-  // Of ours against the library's.
+  // The error of our kernel against the library's.
   absl::StatusOr<double> Error(const std::vector<CudaVariant>& variants) {
     RETURN_IF_ERROR(bench_.Poison(args_.out));
     for (const CudaVariant& variant : variants) RETURN_IF_ERROR(variant.queue(0));

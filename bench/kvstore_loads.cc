@@ -38,7 +38,7 @@ ServingLoad BaseLoad(const KvLoadOptions& options) {
   return load;
 }
 
-// Nobody knows beforehand how long an output will be: a few tokens of many end it.
+// Tokens that end an output: a few of many, so that its length cannot be known beforehand.
 std::vector<int32_t> RareStops(int32_t vocab_size) {
   std::vector<int32_t> ids;
   for (int32_t id = 7; id < vocab_size; id += 151) ids.push_back(id);

@@ -27,7 +27,7 @@ using google::protobuf::Message;
 
 constexpr int kPairs = 32;
 
-// Of all threads of this process.
+// The CPU time of all threads of this process.
 double CpuMilliseconds() {
   timespec used{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);

@@ -72,7 +72,7 @@ struct Cost {
   double receiver_cpu_seconds = 0;
 };
 
-// Of a model of so many layers.
+// The KV of a prompt, for a model of so many layers.
 Load PromptLoad(uint32_t tokens, double scale) {
   const auto blocks = static_cast<uint32_t>(scale * tokens / kBlockTokens);
   return {.name = fmt::format("prompt of {} tokens", tokens),
@@ -113,7 +113,7 @@ struct Way {
     for (const Cost& cost : costs) values.push_back(cost.*field);
     return Median(std::move(values));
   }
-  // Of the rate of `ceiling`.
+  // The share of the rate of `ceiling`.
   double ShareOf(const Way& ceiling) const {
     std::vector<double> shares;
     for (size_t i = 0; i < costs.size(); ++i) {

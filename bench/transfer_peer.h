@@ -58,7 +58,7 @@ class ReceiverProcess {
   ReceiverProcess(const ReceiverProcess&) = delete;
   ReceiverProcess& operator=(const ReceiverProcess&) = delete;
 
-  // Of the transports, in order.
+  // The addresses of the transports, in their order.
   const std::vector<std::string>& addresses() const { return addresses_; }
 
   // Shows it the memory that ReadMemory reads: the whole of what AllocateShared gave.

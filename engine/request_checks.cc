@@ -24,7 +24,7 @@ absl::Status CheckIsForced(const EngineRequest& request, std::string_view what,
                          is - output.begin(), *is);
 }
 
-// Of a choice that goes on: it has not said all that it may, nor what ends it.
+// Checks that a choice which is resumed may go on: it has neither reached its limit nor a token that ends it.
 absl::Status CheckGoesOn(const EngineRequest& request, size_t index) {
   const OutputSoFar& choice = request.so_far[index];
   if (!std::isfinite(choice.cumulative_logprob)) {
@@ -112,7 +112,7 @@ absl::Status CheckConstraints(const EngineRequest& request, const EngineLimits& 
                                        : CheckPromptLogprobs(request.prompt_logprobs);
 }
 
-// Of a request that goes on: its first tokens are in so_far.
+// Checks that a request which is resumed brings its first tokens in so_far.
 absl::Status CheckHasFirstTokens(const EngineRequest& request) {
   for (size_t i = 0; i < request.so_far.size(); ++i) {
     if (request.so_far[i].ended || !request.so_far[i].token_ids.empty()) continue;

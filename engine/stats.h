@@ -27,10 +27,10 @@ struct WireCodecStats {
   CodecId codec = CodecId::kRaw;
   std::string name;      // KvCodec::name
   uint64_t streams = 0;  // that were opened with it
-  // Of the extents that it was given; what was sent for them is without the headers of wire frames.
+  // Bytes of the extents that it was given; what was sent for them is counted without the headers of wire frames.
   PartBytes k;
   PartBytes v;
-  // Of one thread, with 1 GB = 1e9 bytes of KV; 0 before it was measured.
+  // The rates of one thread, with 1 GB = 1e9 bytes of KV; 0 before they were measured.
   double encode_gigabytes_per_second = 0;
   double decode_gigabytes_per_second = 0;
 

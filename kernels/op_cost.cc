@@ -58,7 +58,7 @@ Seen SeenBy(const AttentionArgs& a, int64_t last_rows) {
   return seen;
 }
 
-// Of K alone.
+// The bytes of K alone.
 double KeyBytes(const AttentionArgs& a, const Seen& seen) {
   return seen.keys * static_cast<double>(a.pool.num_kv_heads * a.pool.RowBytes(KvSide::kKeys));
 }

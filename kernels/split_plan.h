@@ -225,7 +225,7 @@ class SplitWalk {
         last_unit_end_(part.unit_end) {}
 
   TANDEM_HOST_DEVICE bool Done() const { return pair_ == end_pair_; }
-  // Of the next piece, before it is taken.
+  // The sequence of the next piece, before it is taken.
   TANDEM_HOST_DEVICE int32_t Sequence() const { return pair_ / rule_.num_kv_heads; }
 
   TANDEM_HOST_DEVICE bool Next(SplitPiece* piece) {

@@ -25,7 +25,7 @@ struct KvLayerParts {
   friend bool operator==(const KvLayerParts&, const KvLayerParts&) = default;
 };
 
-// Of the layers in their order; those behind the last one that was posted are missing. What was posted
+// One element for each layer in order; those behind the last one that was posted are missing. What was posted
 // again after a lost stream counts again.
 using KvParts = std::vector<KvLayerParts>;
 

@@ -119,7 +119,7 @@ class Router {
   // the oldest takes what room there is, and a simulation depends on its inputs alone.
   std::map<RequestId, std::unique_ptr<Request>> requests_;
   std::map<RequestId, std::shared_ptr<Arrival>> arrivals_;
-  // Those of requests_ that wait for news of the workers, and some that no longer do: only these look
+  // The elements of requests_ that wait for reports of the workers, and some that no longer do: only these look
   // at a report, because one comes with almost every end of a request.
   std::map<RequestId, Request*> waiting_;
   std::function<void()> drained_;

@@ -59,7 +59,7 @@ struct SequenceSpec {
   // that is computed again. They are copied into blocks of their own, which the sequence holds from
   // its admission on. 0: nothing will be evicted.
   int32_t kept_tokens = 0;
-  // Of the tokens of its output, the share whose KV stays: less than 1 where KV is evicted while decoding.
+  // The share of its output's tokens whose KV stays: less than 1 where KV is evicted while decoding.
   // Forecasts count on it; the limits above do not, because all output may be computed again.
   double output_share = 1;
   // Rows of one decode step: the beams of the sequence, or the choices that it will fork into.
@@ -85,7 +85,7 @@ struct SequenceState {
   int32_t skips = 0;               // how often it was overtaken as the first without room
   int32_t returning_blocks = 0;    // in phase swapping out: blocks that the end of the copy frees
 
-  // Of one row: output tokens that are known, and how many may ever be beside the last one.
+  // For one row: how many output tokens are known, and how many there may ever be beside the last one.
   int32_t num_output() const { return known_tokens - spec.prompt_tokens + evicted_output; }
   int32_t most_output() const {
     return spec.max_total_tokens - spec.prompt_tokens + evicted_output;

@@ -13,7 +13,7 @@ struct SchedulerStats {
   int32_t swapped = 0;  // on the host, or being copied there or back
   // Tokens that waiting and prefilling sequences still have to compute.
   int64_t waiting_prompt_tokens = 0;
-  // Of the running sequences together: tokens that their next decodes read, and decodes that they
+  // For all running sequences together: the tokens that their next decodes read, and the decodes that they
   // are expected to need until they end.
   int64_t decode_context_tokens = 0;
   int64_t expected_decode_tokens = 0;

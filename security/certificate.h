@@ -24,7 +24,7 @@ struct CertificateInfo {
 };
 
 CertificateInfo InfoOf(x509_st* certificate);
-// Of the first certificate of a PEM text. INVALID_ARGUMENT with OpenSSL's reason.
+// Reads the first certificate of a PEM text. INVALID_ARGUMENT with OpenSSL's reason.
 absl::StatusOr<CertificateInfo> ReadCertificateInfo(std::string_view pem);
 
 // Whether the first certificate of `pem` is valid now and leads to an authority of `ca_pem` by the

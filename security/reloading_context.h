@@ -22,7 +22,7 @@ class ReloadingContext {
   static absl::StatusOr<std::unique_ptr<ReloadingContext>> Open(
       const TlsFiles& files, SetRules set_rules, Duration recheck = TlsSource::kRecheck);
 
-  // Of the files as they are now. A connection keeps its own reference.
+  // The context for the files as they are now. A connection keeps its own reference.
   std::shared_ptr<ssl_ctx_st> Current();
 
  private:

@@ -45,7 +45,7 @@ class TlsRefusals {
 
   // `detail`: what was presented and what is needed; it is logged.
   void Add(TlsPort port, TlsRefusalReason reason, std::string_view detail);
-  // Those that occurred.
+  // The counts that are not 0.
   std::vector<Count> counts() const;
 
  private:

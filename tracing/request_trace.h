@@ -40,7 +40,7 @@ class RequestTrace {
   std::string trace_id() const { return ToHex(context_.trace_id); }
   // What a call has to carry whose span is `span`; the caller's context where no span is made.
   TraceContext ContextFor(SpanRef span) const;
-  // Of the first span, which stands for the whole request here; empty where none is made.
+  // The id of the first span, which stands for the whole request here; empty where none is made.
   std::string span_id() const;
 
   // The first span continues the caller's, others are children of `parent` and begin with it at the

@@ -20,7 +20,7 @@ struct HttpRequest {
   std::vector<std::string> headers;
   std::string body;                            // empty: GET, else POST
   Duration timeout = std::chrono::seconds(5);  // 0: none
-  // Of HTTPS. Without authorities those that the system knows are trusted; the certificate is shown to
+  // The files for HTTPS. Without authorities those that the system knows are trusted; the certificate is shown to
   // servers that ask for one.
   TlsFiles tls;
   size_t max_answer_bytes = size_t{64} << 20;  // Fetch: a longer body is an error

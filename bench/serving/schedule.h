@@ -30,11 +30,11 @@ struct ScheduledRequest {
 struct Schedule {
   std::vector<ScheduledRequest> requests;  // by time
 
-  // Of all times, lengths, seeds and cancellations: runs with equal hashes asked for the same.
+  // A hash of all times, lengths, seeds and cancellations: runs with equal hashes asked for the same.
   uint64_t Hash() const;
   // The hash as 16 hexadecimal digits.
   std::string HashText() const;
-  // Of the last arrival; zero of an empty schedule.
+  // The time of the last arrival; zero for an empty schedule.
   Duration Length() const;
 };
 

@@ -29,12 +29,12 @@ struct VerdictCounts {
   int64_t wrong_length = 0;
 
   int64_t all() const { return complete + cancelled + failed + truncated + wrong_length; }
-  // Those that should have been complete.
+  // The requests that should have been complete.
   int64_t judged() const { return all() - cancelled; }
   int64_t not_complete() const { return failed + truncated + wrong_length; }
 };
 
-// Of complete requests, in milliseconds, by LatencyOf.
+// Latencies of complete requests in milliseconds, by LatencyOf.
 struct LatencySummary {
   Distribution ttft;
   Distribution tpot;

@@ -28,7 +28,7 @@ enum class SweepMode : uint8_t {
 absl::Status RunSweep(const SweepPlan& plan, const std::string& folder, SweepMode mode,
                       const PointRunner& run_point);
 
-// Who answered a schedule.
+// The server that answered a schedule.
 struct PointServer {
   std::string backend;  // the kind of server
   std::string model;

@@ -44,7 +44,7 @@ struct SweepPlan {
   int32_t context_tokens = 2048;
   Objectives objectives;
   std::string command = "tandem up";  // that serves, or takes the place of what serves
-  // Of the command, besides those of the strategy: model, device and the like.
+  // The arguments of the command besides those of the strategy: model, device and the like.
   std::vector<std::string> arguments;
   std::string build;  // of the binary that serves
 };

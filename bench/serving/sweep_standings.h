@@ -8,7 +8,7 @@
 
 namespace tandem::loadgen {
 
-// Who was best under one load, and how the strategies that adapt did against the others.
+// Which strategy was best under one load, and how those that adapt did against the others.
 struct LoadStandings {
   std::string workload;
   double rate = 0;

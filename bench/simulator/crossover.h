@@ -55,7 +55,7 @@ struct CrossoverShares {
   double foreseen = 0;  // for which prediction and replay agree on the route that costs less
 };
 
-// Of those of `samples` that are decisive and were predicted.
+// Counts only samples that are decisive and were predicted.
 CrossoverShares SharesOf(const std::vector<CrossoverSample>& samples);
 
 // One run.
@@ -77,9 +77,9 @@ struct CrossoverCell {
   // By how much the replay of the routes differs from the run, as a share of the time of all requests.
   double replay_difference = 0;
 };
-// Of the cells together, in percent of what an oracle's choices would have cost.
+// The regret of all cells together, in percent of what an oracle's choices would have cost.
 double RegretPercent(const std::vector<CrossoverCell>& cells);
-// Of the decisive samples of all cells, for how many the better route was foreseen.
+// The percentage of the decisive samples of all cells for which the better route was foreseen.
 double ForeseenPercent(const std::vector<CrossoverCell>& cells);
 
 // By load, prompt and link. `progress` is called after each cell.

@@ -51,7 +51,7 @@ std::string CrossingText(std::span<const CrossoverCell> row, ShareOfSamples shar
   return "";
 }
 
-// Of load and prompt, the links at which the prediction, the choice and the replay change sides.
+// The links at which the prediction, the choice and the replay change sides, for one load and prompt.
 struct RowCrossings {
   std::string predicted;
   std::string chosen;

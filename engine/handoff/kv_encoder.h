@@ -89,7 +89,7 @@ class KvEncoder {
 
   // What became of an extent that is to be encoded.
   struct Encoded {
-    // Of its frame. Nothing where that would not be smaller than the extent, which is then to be sent as
+    // The size of its frame. Nothing where that would not be smaller than the extent, which is then to be sent as
     // it is.
     std::optional<size_t> size;
     ExtentParts parts;

@@ -54,7 +54,7 @@ struct Landing {
   bool closed = false;
   absl::Status broken;
 
-  // Of the sender's blocks.
+  // The number of the sender's blocks.
   uint32_t num_blocks() const {
     return static_cast<uint32_t>(plan.layout.BlocksFor(plan.prompt_tokens));
   }
@@ -70,10 +70,10 @@ struct Landing {
   ExtentShape ShapeOf(uint32_t block) const;
   // The size of tables for the sender's KV.
   size_t TablesBytes() const;
-  // Of a stream with so many frames, what has not landed. DATA_LOSS for a stream that cannot have so many:
+  // The extents of a stream with so many frames that have not landed. DATA_LOSS for a stream that cannot have so many:
   // it has one for each extent, and may have one for tables.
   absl::StatusOr<std::vector<MissingExtent>> Missing(uint64_t frames) const;
-  // Of the bytes that are to come, how many have landed.
+  // How many of the expected bytes have landed.
   uint64_t LandedBytes() const;
 };
 

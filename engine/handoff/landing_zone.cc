@@ -215,7 +215,7 @@ absl::Status LandingZone::TakeTables(const FrameHeader& header, Landing& landing
   return absl::OkStatus();
 }
 
-// Nobody else touches the slot, the extent and the plan while the extent is being written.
+// No other thread touches the slot, the extent and the plan while the extent is being written.
 void LandingZone::Decode(const FrameHeader& header) {
   Encoded encoded;
   {

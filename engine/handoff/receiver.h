@@ -58,7 +58,7 @@ class KvReceiver {
   // FAILED_PRECONDITION when the request is not the one that was reserved for, the KV's own status
   // when it is broken.
   absl::Status Claim(ReservationId id, const EngineRequest& request);
-  // Of the bytes that are to come for an existing reservation, how many have landed.
+  // How many of the bytes that an existing reservation expects have landed.
   uint64_t LandedBytes(ReservationId id) const { return zone_.LandedBytes(id); }
   // Whether all KV of a reservation is in place and verified.
   bool IsComplete(ReservationId id) const;
@@ -90,7 +90,7 @@ class KvReceiver {
   void ShutDown();
 
   int32_t num_reservations() const { return static_cast<int32_t>(incoming_.size()); }
-  // Of these, those that are over but for a payload that is being written.
+  // How many of these have ended except for a payload that is being written.
   int32_t num_draining() const { return num_draining_; }
 
  private:

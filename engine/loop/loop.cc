@@ -24,7 +24,7 @@ struct Overloaded : Functions... {
 template <typename... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 
-// Those that need KV blocks or steps, and the end.
+// Messages that need KV blocks or steps, and the end of the engine.
 bool PausesMeasurement(const Message& message) {
   return std::holds_alternative<SubmitMessage>(message) ||
          std::holds_alternative<ReserveMessage>(message) ||

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int32_t kLeastRepeats = 3;
 constexpr int32_t kMostRepeats = 8;
-// Of a model that is not used: decisions that rest on it would be worse than none.
+// A model with a larger error is not used: decisions that rest on it would be worse than none.
 constexpr double kMostError = 0.5;
 
 int32_t Rows(const PlannedStep& step) { return step.shape.prefill_tokens + step.shape.sequences; }

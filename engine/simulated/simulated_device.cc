@@ -149,7 +149,7 @@ absl::Status TakeShape(const ModelConfig& model, SimulatedDevice& device) {
 
 uint64_t FingerprintOf(std::string_view text, const SimulatedDevice& device) {
   const uint64_t file = Hash64(std::as_bytes(std::span(text.data(), text.size())));
-  // Of what may come from the model's directory.
+  // A hash of the fields that may come from the model's directory.
   const uint64_t model = Hash64(std::as_bytes(std::span(device.eos_token_ids)),
                                 file + static_cast<uint64_t>(device.vocab_size));
   return std::max<uint64_t>(model, 1);

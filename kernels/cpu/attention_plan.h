@@ -81,7 +81,7 @@ struct AttentionShape {
         row_bytes{args.pool.RowBytes(KvSide::kKeys), args.pool.RowBytes(KvSide::kValues)},
         block_shift(std::countr_zero(static_cast<uint32_t>(args.pool.block_tokens))) {}
 
-  // Of one thread.
+  // The scratch of one thread, in floats.
   size_t ScratchFloats() const {
     return padded_dim * (kMaxBlockRows + kPanel + kValueStep) + CodeFloats() +
            kMaxBlockRows * kChunkTokens + 2 * kMaxBlockRows * record;

@@ -12,7 +12,7 @@
 
 namespace tandem::cpu {
 
-// Of the rows of one sequence and KV head, in memory of the caller.
+// The masses of the rows of one sequence and KV head, in memory of the caller.
 struct BlockMasses {
   float* data = nullptr;  // [row][RowFloats]; null: masses are not wanted
   int64_t first_chunk = 0;
@@ -33,7 +33,7 @@ struct BlockMasses {
   }
 };
 
-// Those of all sequences and KV heads of a decode step, one behind the other.
+// The masses of all sequences and KV heads of a decode step, one behind the other.
 class StepMasses {
  public:
   // Lays them out; returns the floats that are needed, 0 when args asks for no block_mass.

@@ -30,7 +30,7 @@ class RowFactors {
     }
   }
 
-  // Of a row that has `rows_after` rows after it in the call, fewer than last_rows.
+  // The factor of a row that has `rows_after` rows after it in the call, fewer than last_rows.
   float Of(int64_t rows_after) const {
     const int64_t power = (rows_behind_ + rows_after) / ColumnMassArgs::kRowsPerDecay;
     return powers_[static_cast<size_t>(power - first_)];

@@ -44,7 +44,7 @@ constexpr uint32_t FloatBits(uint32_t bits, const Format& format) {
          mantissa << shift;
 }
 
-// Of a value that f16 holds as a normal number, as all of e4m3 are; or 0 or NaN.
+// The f16 of a value that f16 holds as a normal number, as it does all of e4m3, or of 0 or NaN.
 constexpr uint16_t HalfBits(uint32_t float_bits) {
   const auto sign = static_cast<uint16_t>(float_bits >> 16 & 0x8000u);
   const uint32_t magnitude = float_bits & 0x7fffffffu;

@@ -25,7 +25,7 @@ constexpr bool kHasManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
 
 // Vectors of outputs of a tile of so many rows. Few rows take less time than their stream of weights, which shall
 // pass once, in order: they take all vectors of a panel, or four, whose chains of additions keep the adders busy.
-// Of more rows two vectors share the loads of activations. With 8 rows three of their sums do not fit 16
+// With more rows two vectors share the loads of activations. With 8 rows three of their sums do not fit 16
 // registers, which costs less than those loads where two threads share a core.
 template <class W>
 constexpr int TileVectors(int rows) {

@@ -31,7 +31,7 @@ constexpr int64_t PanelElements(DType dtype, int64_t k) {
   return PaddedK(dtype, k) * kPanelOutputs;
 }
 
-// Of a group of codes: its scales, one per output, and where its codes begin.
+// A group of codes begins with its scales, one per output; its codes follow at this offset.
 inline constexpr int64_t kCodesOffset = kPanelOutputs * SizeOf(DType::kBF16);
 inline constexpr int64_t kCodeGroupBytes = kCodesOffset + kCodeGroupInputs * kPanelOutputs;
 

@@ -29,7 +29,7 @@ namespace hadamard = tandem::simd::HWY_NAMESPACE;
 inline constexpr size_t kGroupChannels = kKvGroupChannels;
 using ChannelGroup = hadamard::GroupFloats<kGroupChannels>;
 
-// Of an f16: what a group has as its scale that no scale fits.
+// The f16 that a group has as its scale where no scale fits.
 inline constexpr uint16_t kHalfNaN = 0x7e00;
 
 template <int kBits>

@@ -64,7 +64,7 @@ struct F8E4M3 {
 };
 inline constexpr float kF8Unit = 256;
 
-// Of quantised types it is what makes their transform a rotation.
+// For quantised types it is the factor that makes their transform a rotation.
 inline float StoredUnit(DType dtype) {
   if (IsQuantisedKv(dtype)) return 0.125f;
   return dtype == DType::kF8E4M3 ? kF8Unit : 1.0f;

@@ -37,7 +37,7 @@ class PlaneEncoder {
   // To be filled before Encode.
   std::span<uint8_t> plane() { return plane_; }
 
-  // Of candidates of one size the first is kept: predictors in their order, RLE before zstd. The frame is
+  // Among candidates of one size the first is kept: predictors in their order, RLE before zstd. The frame is
   // good until the next call.
   PlaneFrame Encode() {
     PlaneFrame frame = {.plane_bytes = static_cast<uint32_t>(plane_.size()), .payload = {}};

@@ -15,7 +15,7 @@ using codec::PlaneFrame;
 
 static_assert(std::endian::native == std::endian::little, "blobs are little-endian");
 
-// Of a float of up to four bytes, the lowest first.
+// One plane for each byte of a float of up to four bytes, the lowest first.
 using Lanes = std::array<PlaneFrame, 4>;
 
 // The frames of a blob, each of which says that it has `words` bytes and is whole.

@@ -23,7 +23,7 @@ class CodecTables {
   static constexpr uint8_t kNumRanks = 14;
   static constexpr uint8_t kNoRank = kNumRanks;
 
-  // Of K or V of one layer.
+  // The tables of K or V of one layer.
   struct Side {
     std::vector<uint8_t> tops;                   // [kv_head][head_dim]
     std::array<uint8_t, kNumDistances> ranks{};  // [distance]

@@ -54,7 +54,7 @@ struct RiceMasks {
   }
 };
 
-// Of a payload of f3 or mask-rice.
+// The parts of a payload of f3 or mask-rice.
 template <class Masks>
 std::optional<KeyBytes> KeysInRows(const ExtentShape& shape, std::span<const std::byte> payload) {
   const size_t rest_bits = WithFields(

@@ -27,7 +27,7 @@ struct QuantisedHeader {
 };
 static_assert(sizeof(QuantisedHeader) == 10);
 
-// Of an extent with `bits` at `place`; low_bits are not known yet.
+// The header for an extent with `bits` at `place`; low_bits are not known yet.
 QuantisedHeader QuantisedHeaderOf(const ExtentShape& shape, const ExtentPlace& place,
                                   QuantisedBits bits);
 // Nothing when no extent of that shape has a payload that begins so.

@@ -44,7 +44,7 @@ absl::StatusOr<StoreBlockHeader> ParseStoreBlockHeader(std::span<const std::byte
 class StoreBlockShape {
  public:
   explicit StoreBlockShape(const KvLayout& layout);
-  // Of as many blocks, up to those of a whole store block, as fit raw into `bytes`; of none where not even
+  // The shape of as many blocks, up to those of a whole store block, as fit raw into `bytes`; of none where not even
   // one does.
   static StoreBlockShape Fitting(const KvLayout& layout, size_t bytes);
 

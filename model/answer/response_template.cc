@@ -45,7 +45,7 @@ struct PatternPart {
   std::string group;
 };
 
-// Of regular expressions, these are taken: ordinary characters, escaped ones, \n, \s* and the like, and
+// Reads a subset of regular expressions: ordinary characters, escaped ones, \n, \s* and the like, and
 // groups (?P<NAME>...) of \w, \S, '.' and simple classes, which end where the next text begins.
 class PatternReader {
  public:

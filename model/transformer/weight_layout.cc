@@ -92,7 +92,7 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // Of the weights of a tensor of codes.
+  // The shape of the weights that a tensor of codes holds.
   struct WeightShape {
     int64_t rows;
     int64_t k;

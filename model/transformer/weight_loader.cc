@@ -14,7 +14,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
-// Of weights: so that a bf16 has it, whatever a code is multiplied with.
+// The largest scale of weights: a bf16 holds it times any code.
 constexpr float kMostScale = 1e30f;
 
 float WidenF16(uint16_t bits) {

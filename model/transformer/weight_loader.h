@@ -36,7 +36,7 @@ class WeightLoader {
   absl::Status Load(const LayerLayout& placed);
   // Waits until everything loaded so far is in memory.
   absl::Status Await();
-  // Of all bytes read so far, in their order.
+  // The hash of all bytes read so far, in their order.
   uint64_t hash() const { return hash_; }
 
  private:

@@ -27,7 +27,7 @@ constexpr std::string_view Name(WeightsAs as) {
   return kNames[static_cast<size_t>(as)];
 }
 
-// Of embedding and head: kStored or kInt8.
+// How embedding and head are kept: kStored or kInt8.
 inline WeightsAs OfVocabulary(WeightsAs as) {
   return as == WeightsAs::kInt8Layers ? WeightsAs::kStored : as;
 }

@@ -114,7 +114,7 @@ class AdmissionControl {
       std::make_shared<const TenantPolicy>();
   absl::flat_hash_map<std::string, Tenant> tenants_ ABSL_GUARDED_BY(mutex_);
   int32_t rows_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Of the tenants that have rows in flight.
+  // How many tenants have rows in flight.
   int32_t active_ ABSL_GUARDED_BY(mutex_) = 0;
   double active_weight_ ABSL_GUARDED_BY(mutex_) = 0;
   std::array<uint64_t, kReasons> refused_ ABSL_GUARDED_BY(mutex_) = {};

@@ -36,7 +36,7 @@ struct WorkerInfo {
   std::string data_address;  // where KV arrives; empty: the worker receives none
   int32_t wire_version = 0;  // of the frames that carry KV
   uint64_t prefix_root = 0;  // of the hashes of its cached blocks; 0: it keeps no prefix cache
-  // Of the scheduler there; 0 where the worker did not say.
+  // The limit of the scheduler there; 0 where the worker did not say.
   int32_t max_step_tokens = 0;
   int32_t max_sequences = 0;
 };

@@ -36,7 +36,7 @@ absl::Status ValidateExplain(const v1::ExplainRequest& request);
 // Thread: the router's loop; Use is thread-safe.
 class DecisionLog {
  public:
-  // Of one request the first decision and the latest ones are kept, so many in all.
+  // The log keeps the first decision of a request and the latest ones, so many in all.
   static constexpr size_t kMaxDecisions = 8;
   // That one call of Explain returns.
   static constexpr int32_t kMaxLatest = 256;

@@ -33,14 +33,14 @@ struct PartInFlight : RequestPart {
   Stage stage = Stage::kWaiting;
   int32_t live_sequences = 1;  // that have not ended
   int64_t emitted_tokens = 0;  // of all sequences together
-  // Of a prompt that waits: what steps have computed that also sampled tokens of others.
+  // The tokens of a waiting prompt that steps have computed which also sampled tokens of others.
   int32_t computed_tokens = 0;
   uint64_t latest_step = 0;  // of the worker, in which the part's latest tokens were sampled
   int64_t step_tokens = 0;   // of all sequences together, in that step
 
-  // Of a prompt: what neither the cache has nor steps have computed.
+  // The tokens of a prompt that neither the cache has nor steps have computed.
   int32_t uncomputed_tokens() const;
-  // Of each sequence.
+  // The context of each sequence.
   double context_tokens() const;
   double remaining_tokens() const;
 };

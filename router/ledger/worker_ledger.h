@@ -38,7 +38,7 @@ class WorkerLedger {
   const std::list<PartInFlight>& parts() const { return parts_; }
   const WorkerDemand& own() const { return own_; }
   const WorkerDemand& others() const { return others_; }
-  // Of the requests that this router sends there.
+  // The arrivals of the requests that this router sends there.
   const ArrivalMeter& arrivals() const { return arrivals_; }
   // The same over a minute.
   const ArrivalMeter& usual_arrivals() const { return usual_arrivals_; }
@@ -47,7 +47,7 @@ class WorkerLedger {
 
  private:
   void StartIfIdle(TimePoint now);
-  // Of a prompt whose first token has come, what was not known to be computed.
+  // Takes the rest of a prompt whose first token has come: what was not known to be computed.
   void TakeRest(PartInFlight& part, TimePoint now);
   // Notices the ends of steps from tokens of `part`.
   void FollowSteps(PartInFlight& part, int32_t tokens, TimePoint now);

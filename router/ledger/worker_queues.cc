@@ -10,7 +10,7 @@ namespace {
 
 using Stage = PartInFlight::Stage;
 
-// Of a worker that does not say how many blocks it has.
+// The capacity of a worker that does not say how many blocks it has.
 constexpr int64_t kUnlimitedTokens = int64_t{1} << 40;
 // Counts of reports are cut to this.
 constexpr double kMostCounted = 1 << 30;

@@ -14,7 +14,7 @@ constexpr double kMostBytesPerToken = 1 << 30;
 constexpr int32_t kMostLayers = 1 << 14;
 constexpr int32_t kMostBlockTokens = 1 << 16;
 
-// Of KV, which may travel encoded. A link that was full shows what it carries; a probe is shorter than
+// The rate of KV, which may travel encoded. A link that was full shows what it carries; a probe is shorter than
 // most hand-offs.
 double RateOf(const v1::LinkStatus& link) {
   const double payload = link.gb_per_s() > 0 ? link.gb_per_s() : link.probe_gb_per_s();

@@ -14,7 +14,7 @@ const LinkModel* FindLink(const absl::flat_hash_map<std::string_view, LinkModel>
   return found == links.end() ? nullptr : &found->second;
 }
 
-// Of a request that waits at the worker; null: it does not.
+// The part of this request that waits at the worker; null where it does not.
 const PartInFlight* OwnPart(const RouteQuery& query, const WorkerView& worker) {
   const WaitingPart* const waiting = query.WaitingAt(worker.id);
   return waiting == nullptr ? nullptr : waiting->part;

@@ -55,7 +55,7 @@ class PlacementPredictor {
 
   const RequestLedger& ledger_;
   const PredictionErrors* const errors_;
-  // Of the decision that was begun last.
+  // The request of the decision that was begun last.
   RequestShape shape_;
   absl::flat_hash_map<const WorkerView*, std::optional<PlacementPrediction>> unified_;
   absl::flat_hash_map<const WorkerView*, PrefillWorker> prefill_;

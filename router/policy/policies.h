@@ -18,7 +18,7 @@ namespace tandem {
 struct PolicyParts {
   const Clock& clock;
   const RequestLedger& ledger;
-  // Of recent requests; null: predictions are not compared with what came true.
+  // The errors of recent requests; null: predictions are not compared with what came true.
   const PredictionErrors* errors = nullptr;
   PolicyOptions options = {};
 };

@@ -50,7 +50,7 @@ class PredictionErrors {
   // in ms: both workers turn to a hand-off between their steps, and the link has its own messages.
   virtual std::optional<double> HandOffMs(const WorkerId& prefill,
                                           const WorkerId& decode) const = 0;
-  // Of transfer between these two workers.
+  // The error of the transfer between these two workers.
   virtual std::optional<double> OfLink(const WorkerId& prefill, const WorkerId& decode) const = 0;
 };
 

@@ -65,7 +65,7 @@ class PrefixAffinityPolicy final : public RoutingPolicy {
     }
   }
 
-  // Of the prompt, as far as the hit counts for this worker.
+  // The tokens of the prompt that a hit does not cover, as far as hits count for this worker.
   double UncachedTokens(const WorkerView& worker, const RouteQuery& query) const {
     const int32_t cached = query.CachedTokens(worker.id);
     const bool counts =

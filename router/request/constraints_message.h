@@ -8,7 +8,7 @@ namespace tandem {
 
 // The constraints of a client's request, whose bad words are not tokenized yet. Not checked.
 TokenConstraints ToConstraints(const v1::GenerateRequest& request);
-// Those of a request to a worker. Not checked.
+// The constraints in a request to a worker. Does not check them.
 TokenConstraints ToConstraints(const v1::SequenceRequest& sequence);
 
 }  // namespace tandem

@@ -29,7 +29,7 @@ v1::KvBytes ToKvBytes(const v1::KvReport& kv) {
 }
 
 v1::KvHandoff ToHandoff(const RequestReport& report) {
-  // Of any model; a worker that reports more has no say in the router's memory.
+  // The most layers of any model, so that a worker that reports more cannot take the router's memory.
   constexpr int kMostLayers = 1024;
   const v1::KvReport& kv = report.last.kv;
   v1::KvHandoff handoff;

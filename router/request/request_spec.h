@@ -44,7 +44,7 @@ struct RequestSpec {
   // is in flight.
   TracePoint trace = {};
 
-  // Of the trace that it belongs to and of its span there, as logs show them; empty where there is none.
+  // The ids of the trace that it belongs to and of its span there, as logs show them; empty where there is none.
   std::string trace_id() const { return trace.trace == nullptr ? "" : trace.trace->trace_id(); }
   std::string span_id() const { return trace.trace == nullptr ? "" : trace.trace->span_id(); }
 
@@ -62,7 +62,7 @@ struct RequestSpec {
             .max_tokens = std::max(sequence.max_tokens(), 1),
             .emitted = emitted};
   }
-  // Of the prompt, whose KV is given up at its end.
+  // How many tokens of the prompt lose their KV at its end.
   int32_t evicted_tokens() const;
   // The rows that a worker decodes for the request.
   int32_t width() const { return has_beams() ? sequence.beam_search().beam_width() : sequence.n(); }

@@ -143,7 +143,7 @@ absl::Status CheckShownTokens(const v1::GenerateRequest& request, const RequestL
                        limits.vocab_size);
 }
 
-// Of a forced output: that it can fit into the context, before its tokens are copied, and that no text
+// Checks a forced output: that it can fit into the context, before its tokens are copied, and that no text
 // is to change or end it. Workers check the rest again (TokenConstraints).
 absl::Status CheckForcedTexts(const v1::GenerateRequest& request, const RequestLimits& limits) {
   if (request.forced_token_ids().empty()) return absl::OkStatus();

@@ -8,7 +8,7 @@ namespace tandem {
 
 // Where the time of a request went before the workers that prefilled it began, on the router's clock.
 struct AttemptTimes {
-  // Of all attempts together: until decode workers answered requests for blocks, and until they had
+  // The times of all attempts together until decode workers answered requests for blocks, and until they had
   // room.
   Duration reserve{};
   Duration admission{};

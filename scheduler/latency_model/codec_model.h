@@ -14,7 +14,7 @@ struct CodecModel {
   double ratio = 1;                    // bytes of KV for each byte on the wire
   double encode_bytes_per_second = 0;  // of KV, as far as can be counted on; 0: no time
   double decode_bytes_per_second = 0;  // likewise
-  // Of KV: the first piece is encoded, and the last one decoded, by itself.
+  // Bytes of KV in one piece: the first piece is encoded, and the last one decoded, while nothing is sent.
   int64_t piece_bytes = 0;
   // What transfers took longer than that, as was observed: threads wait for a core.
   double more_seconds_per_byte = 0;

@@ -11,7 +11,7 @@ constexpr double kTokenRounding = 1e-6;
 // The share of a worker's time that requests yet to come can take from the decodes before them.
 constexpr double kMostPrefillShare = 0.9;
 
-// Of so many arrivals the mean is as likely as any number.
+// From so many expected arrivals on, their mean stands for the distribution.
 constexpr double kManyArrivals = 16;
 
 ArrivalRates Scaled(const ArrivalRates& arrivals, double factor) {
@@ -81,7 +81,7 @@ class Roll {
     Load all = with_request();
     const double coming = Joining(steps * StepMs(all) * Slowdown(all), all);
     const double output = arrivals_.output_tokens;
-    // Of those that join in the course of these steps: for how many of the steps each is there.
+    // The share of these steps for which a sequence is there that joins in their course.
     const double present = output >= steps ? 0.5 : output / steps * (1 - output / (2 * steps));
     others.Add(coming * present, arrivals_.context_tokens + std::min(steps, output) / 2, output);
     all = with_request();
@@ -96,7 +96,7 @@ class Roll {
     return worker_.steps->StepMs(0, 0, load.sequences, load.context_tokens);
   }
 
-  // Those that are there, each for the share of the steps until it ends.
+  // The load of the sequences that are there, each for the share of the steps until it ends.
   Load PresentFor(double steps) const {
     Load load;
     for (const Sequences& group : others_) {

@@ -43,7 +43,7 @@ struct PredictedStages {
 struct PlacementPrediction {
   PredictedStages stages;
   ModelTime hand_off{};  // of stages.transfer: what its bytes do not explain
-  // Of stages.decode, and so of tpot and e2e: by how much the mean is above what the output most likely
+  // By how much the mean of stages.decode, and so of tpot and e2e, is above what the output most likely
   // takes (DecodeTime::likely_ms). Costs are about means.
   ModelTime unlikely{};
   ModelTime ttft{};

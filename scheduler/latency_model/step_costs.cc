@@ -207,7 +207,7 @@ std::optional<double> StepCosts::JumpOf(const Window& window) {
   for (const Seen& seen : window.steps) logs.push_back(std::log(seen.ratio));
   const double change = Median(logs);
   for (double& one : logs) one = std::abs(one - change);
-  // Of a normal distribution: its deviation is 1.48 median deviations, and the standard error of its
+  // As for a normal distribution: its deviation is 1.48 median deviations, and the standard error of its
   // median is 1.25 deviations over the root of their number.
   const double error = 1.48 * 1.25 * Median(logs) / std::sqrt(static_cast<double>(logs.size()));
   const double least = std::log1p(kLeastJump);

@@ -69,7 +69,7 @@ class StepCosts {
     void KeepLatest(size_t most);
     // The mean is that of the later half of the steps from now on.
     void ForgetPace();
-    // Of the steps, each of which counts as at most `most`.
+    // The mean ratio of the steps, each of which counts as at most `most`.
     double MeanRatio(double most) const;
   };
 
@@ -91,7 +91,7 @@ class StepCosts {
   StepLearner learner_;  // observes every step as long as no model was given
   CostState state_;
   std::array<Window, 2> windows_;  // [Kind]
-  // Of a model that was given; the learner finds the shape of its own.
+  // The shape of a model that was given; the learner finds that of its own.
   std::optional<DecodeShape> decode_shape_;
   uint64_t seen_ = 0;
   std::array<uint64_t, 2> seen_of_{};  // [Kind]

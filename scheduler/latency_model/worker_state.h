@@ -61,7 +61,7 @@ struct WorkerState {
   // to be what the step in progress leaves.
   std::optional<double> elapsed_ms;
   ArrivalRates arrivals;
-  // Of the messages between router and workers that come before a first token here, all together.
+  // The time of all messages between router and workers that come before a first token here.
   double messages_ms = 0;
   // The same over a longer time: how many requests come while the worker is busy with what it has.
   ArrivalRates usual;

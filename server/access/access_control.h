@@ -18,7 +18,7 @@
 
 namespace tandem {
 
-// Who calls, by the key that came with the call.
+// The caller, by the key that came with the call.
 struct Caller {
   std::string key_id;
   std::string tenant;

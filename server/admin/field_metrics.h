@@ -22,12 +22,12 @@ struct FieldMetric {
 // All of them, in the order of the page.
 std::vector<FieldMetric> FieldMetrics();
 
-// Of a router: gauges are sums over the workers of `status`, counters and histograms are of the requests
+// The metrics of a router. Gauges are sums over the workers of `status`; counters and histograms are of the requests
 // that this router served, so that they never fall when a worker leaves.
 std::vector<MetricFamily> RouterFieldMetrics(const v1::GetStatusResponse& status,
                                              const RequestMetrics& requests);
 
-// Of a worker: its own gauges and counters. A worker sees parts of requests, so it has no histograms.
+// The gauges and counters of one worker. A worker sees parts of requests, so it has no histograms.
 std::vector<MetricFamily> WorkerFieldMetrics(const std::string& model, const v1::WorkerLoad& load);
 
 // tandem_request_ends_total: requests of a router by the status that they ended with.

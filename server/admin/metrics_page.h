@@ -11,7 +11,7 @@ namespace tandem {
 
 // The metrics of metrics_table.h. Seconds and bytes, counters since the process started.
 
-// Of a router's status: of the router, of its workers, and of the links that KV takes between them.
+// The metrics of a router, of its workers, and of the links that KV takes between them.
 std::vector<MetricFamily> StatusMetrics(const v1::GetStatusResponse& status);
 
 // What a worker says of itself, with the labels that its router's page has. `peers`: the names of the

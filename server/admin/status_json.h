@@ -16,7 +16,7 @@ std::string StatusJson(const v1::GetStatusResponse& status);
 // What /status.json has beside a status.
 struct StatusSupplement {
   absl::StatusOr<v1::ExplainResponse> latest;  // the latest requests, or why they could not be read
-  // Of the status: what was removed, so that the answer does not become too long.
+  // How much was removed from the status, so that the answer does not become too long.
   int links_left_out = 0;
   int prediction_errors_left_out = 0;
 };

@@ -61,7 +61,7 @@ class StatusPage {
   const Parts parts_;
   absl::Mutex mutex_;
   Rendered latest_ ABSL_GUARDED_BY(mutex_);
-  // Those that wait for an answer which is being made, by the number of decisions.
+  // The exchanges that wait for an answer which is being made, by the number of decisions.
   absl::flat_hash_map<int, Exchanges> waiting_ ABSL_GUARDED_BY(mutex_);
   BoundedQueue<Job> jobs_;  // one for each entry of waiting_ at most
   std::thread thread_;      // last: it uses the rest

@@ -18,7 +18,7 @@
 
 namespace tandem {
 
-// Of one thread that others depend on, at one moment. It turns all the time, whether or not there
+// A thread that others depend on, at one moment. It turns all the time, whether or not there
 // is work: seldom while there is none.
 struct Pulse {
   std::string name;    // "engine"
@@ -36,7 +36,7 @@ struct PulseState {
   bool is_thread = true;  // false: what a thread achieves (Pulse::patience)
 };
 
-// Of a transport's thread.
+// Counts the turns of a transport's thread.
 struct TurnCounter {
   explicit TurnCounter(std::string name) : name(std::move(name)) {}
 
@@ -52,7 +52,7 @@ class PulseJudge {
   PulseJudge(Duration patience, Duration longest_gap)
       : patience_(patience), longest_gap_(longest_gap) {}
 
-  // Of each pulse, in their order.
+  // The state of each pulse, in their order.
   std::vector<PulseState> Judge(std::span<const Pulse> pulses, TimePoint now);
 
  private:

@@ -26,7 +26,7 @@ struct ProcessTls {
   absl::Status OpenForRouter(const TlsFiles& files, ClientCertificates clients);
   absl::Status OpenForWorker(const TlsFiles& files);
 
-  // Of a gRPC server; null without TLS.
+  // The credentials of a gRPC server; null without TLS.
   std::shared_ptr<grpc::ServerCredentials> Credentials() const;
   // Null without TLS, where there is nothing to count.
   std::shared_ptr<TlsRefusals> CountedRefusals() const;

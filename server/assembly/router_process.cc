@@ -44,7 +44,7 @@ openai::ModelCard CardOf(const RequestLimits& limits, const openai::ModelFiles& 
           .tokenizer_info = files.tokenizer_info};
 }
 
-// Who is admitted.
+// What decides which clients are admitted.
 struct ClientAdmission {
   explicit ClientAdmission(const RouterTuning& tuning)
       : control({.max_in_flight = tuning.max_in_flight, .shedding = *ParseShedding(tuning.shed)}) {}
@@ -95,7 +95,7 @@ struct RequestRouting {
   DecisionLog decisions;
 };
 
-// Who computes, and how they are called.
+// The workers, and how they are called.
 struct KnownWorkers {
   KnownWorkers(const RouterTuning& tuning, const std::string& model, const Clock& clock)
       : cluster(ClusterOptionsFor(tuning, model), clock) {}

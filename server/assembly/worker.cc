@@ -90,7 +90,7 @@ struct Worker::Parts {
   absl::Status OpenTls();
   absl::Status OpenEngine();
   absl::Status OpenTransport();
-  // Of the host; `transfer_bytes` are in the buffers of transfers.
+  // The memory of the host; `transfer_bytes` are in the buffers of transfers.
   HostMemoryUse MemoryUse(const EngineOptions& engine_options, int64_t transfer_bytes) const;
   absl::Status CheckMemory(const DeviceMemory& before_transfers);
   void OnLost(const absl::Status& why);

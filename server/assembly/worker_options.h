@@ -54,7 +54,7 @@ struct WorkerTuning {
   // 0: on the CPU sixteen full contexts, at most 1 GiB; elsewhere what device_memory_fraction
   // leaves.
   uint64_t kv_bytes = 0;
-  // Of a GPU's memory, for weights, activations and KV; nothing: kDefaultDeviceMemoryFraction.
+  // The share of a GPU's memory for weights, activations and KV; nothing: kDefaultDeviceMemoryFraction.
   std::optional<double> device_memory_fraction;
   int32_t block_tokens = 16;
   std::string weights = "stored";  // kWeightsAsNames

@@ -23,7 +23,7 @@ PassedOptions OptionsAddedBy(CLI::App& app, const Add& add) {
   return {all.begin() + static_cast<ptrdiff_t>(before), all.end()};
 }
 
-// Those among `options` that were given, on the command line or in a file. Only once they have been
+// The flags among `options` that were given, on the command line or in a file. Only once they have been
 // parsed.
 FlagValues GivenAmong(const PassedOptions& options);
 

@@ -4,7 +4,7 @@
 
 namespace tandem {
 
-// Of "k": what CLI::AsSizeValue is asked for.
+// What "k" means, as CLI::AsSizeValue takes it.
 enum class Kilo { k1000, k1024 };
 
 // For CLI::Option::transform: bytes with or without a unit, as 512MiB. Refuses what is below zero,

@@ -45,7 +45,7 @@ bool ServesHttps(const UpFlags& flags) {
   return flags.tls.enabled() || !flags.http.tls.cert.empty();
 }
 
-// Of `tandem generate` and others, to reach these processes.
+// The flags with which `tandem generate` and others reach these processes.
 std::string ClientFlags(const UpFlags& flags) {
   if (!flags.tls.enabled()) return "";
   std::string text = " --tls-ca " + flags.tls.ca;

@@ -61,7 +61,7 @@ void SplitTraceFile(const std::string& name, FlagValues& process) {
   if (file != process.end()) file->second.back() += "." + name;
 }
 
-// Those of `given` that sections of workers do not beat.
+// The flags of `given` that no worker's section overrides.
 FlagValues ExplicitAmong(const FlagValues& given, const UpFlags& flags) {
   if (!HasFile(flags)) return given;
   FlagValues some;

@@ -22,7 +22,7 @@ struct WorkerFlags {
 // The flags of `tandem worker`.
 void AddWorkerFlags(CLI::App& app, WorkerFlags& flags);
 
-// Of "prefill", "decode" or "unified", which the flag --role is.
+// The role named by the flag --role: "prefill", "decode" or "unified".
 Role RoleNamed(const std::string& role);
 
 }  // namespace tandem

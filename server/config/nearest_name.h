@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// Of `known`, the name that `given` most likely stands for: the one that the fewest insertions,
+// The name in `known` that `given` most likely stands for: the one that the fewest insertions,
 // removals, changes and swaps of neighbouring letters make of it. Empty where none is near, which is
 // a third of its letters. Dashes before the name, and _ for -, do not count.
 std::string NearestName(std::string_view given, const std::set<std::string>& known);

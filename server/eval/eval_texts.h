@@ -18,7 +18,7 @@ struct EvalText {
 // holds. NOT_FOUND or INVALID_ARGUMENT names the file. No message repeats its text.
 absl::StatusOr<std::vector<EvalText>> ReadEvalTexts(const std::string& path);
 
-// Of lines that are JSON objects with "text" and, where a text has a name of its own, "name".
+// Reads lines that are JSON objects with "text" and, where a text has a name of its own, "name".
 // INVALID_ARGUMENT names `file` and the number of the line.
 absl::StatusOr<std::vector<EvalText>> ParseEvalLines(std::string_view lines,
                                                      const std::string& file);

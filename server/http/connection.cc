@@ -61,7 +61,7 @@ awaitable<void> Refuse(PolledStream& stream, const HttpRefusal& refusal, Duratio
 
 constexpr char kNoRoom[] = "the server has too many connections: try again later";
 
-// Of a connection that there is no room for. It counts among those that are being refused.
+// Answers a connection that there is no room for. It counts among those that are being refused.
 awaitable<void> RefuseForLackOfRoom(std::shared_ptr<PolledStream> stream, ServedHttp& server) {
   const absl::Cleanup end = [&stream, &server] {
     stream->Close();
@@ -331,7 +331,7 @@ bool Connection::KeepWriting(const std::shared_ptr<Answer>& answer) {
   }
 }
 
-// Of a coroutine that has ended.
+// Called with the end of a coroutine.
 void LogIfFailed(const std::exception_ptr& error) {
   try {
     if (error) std::rethrow_exception(error);

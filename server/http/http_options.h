@@ -34,14 +34,14 @@ struct HttpServerOptions {
   int max_connections = 4096;
   size_t max_header_bytes = 16 << 10;  // of request line and headers; more: 431
   size_t max_body_bytes = 16 << 20;    // more: 413
-  // Of all bodies that are received or wait for their handlers; more: 503. At least max_body_bytes
+  // All bodies together that are received or wait for their handlers; more: 503. At least max_body_bytes
   // count, so that one body has room.
   size_t max_total_body_bytes = 256 << 20;
   Duration header_timeout = std::chrono::seconds(10);
   Duration body_timeout = std::chrono::seconds(60);
   // How long a connection stays open between two requests.
   Duration idle_timeout = std::chrono::seconds(120);
-  // Of one stream, beyond what the network takes.
+  // How much of one stream may wait beyond what the network takes.
   size_t max_queued_bytes = 256 << 10;
   // How long an aborted stream may stay open for its client to learn why.
   Duration slow_reader_grace = std::chrono::seconds(10);

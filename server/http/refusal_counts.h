@@ -22,7 +22,7 @@ class RefusalCounts {
     absl::MutexLock lock(&mutex_);
     ++counts_[status];
   }
-  // Those that occurred, by status.
+  // The counts that are not 0, by status.
   std::vector<std::pair<int, uint64_t>> counts() const {
     absl::MutexLock lock(&mutex_);
     return {counts_.begin(), counts_.end()};

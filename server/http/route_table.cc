@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// Of a path in an error's message.
+// How much of a path an error's message quotes.
 constexpr size_t kMostQuoted = 200;
 
 bool Fits(const HttpRoute& route, std::string_view path) {

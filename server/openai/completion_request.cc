@@ -10,7 +10,7 @@ namespace tandem::openai {
 namespace {
 
 constexpr int32_t kDefaultMaxTokens = 16;
-// Of a request's id before the number of a prompt is appended, so that the names are still names.
+// The longest id of a request before the number of a prompt is appended, so that the result is a valid id.
 constexpr size_t kMaxIdPrefix = 120;
 
 absl::Status BadPrompt(const Json& prompt) {

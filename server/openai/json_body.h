@@ -13,7 +13,7 @@ namespace tandem::openai {
 using Json = OrderedJson;
 
 inline constexpr size_t kMaxJsonDepth = 64;
-// Of arrays and objects in a body. Each takes far more memory and time than its two bytes, and the thread
+// The most arrays and objects in a body. Each takes far more memory and time than its two bytes, and the thread
 // that parses them serves other connections, too.
 inline constexpr size_t kMaxJsonContainers = 100'000;
 

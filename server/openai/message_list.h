@@ -18,7 +18,7 @@ class MessageList {
   void AddMessage(std::string_view role, std::vector<std::string> texts);
   // Texts of a turn of that role, which goes on if the last message is of it.
   void AddTexts(std::string_view role, std::vector<std::string> texts);
-  // Of an assistant, whose texts and calls follow.
+  // The reasoning of an assistant, whose texts and calls follow.
   void AddReasoning(std::string text);
   void AddCall(std::string id, std::string name, std::string arguments);
   void AddResult(std::string call_id, std::vector<std::string> texts);

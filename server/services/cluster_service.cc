@@ -16,7 +16,7 @@ int64_t Millis(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
 }
 
-// Who sends KV learns where it may go.
+// A worker that sends KV learns where it may go.
 void FillKvPeers(const ClusterView& view, const WorkerId& id, v1::HeartbeatResponse& response) {
   const auto asking = std::ranges::find(view.workers, id, &WorkerView::id);
   if (asking == view.workers.end() || asking->role != v1::WORKER_ROLE_PREFILL) return;

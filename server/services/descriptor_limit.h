@@ -10,7 +10,7 @@ namespace tandem {
 // RESOURCE_EXHAUSTED when the system allows fewer than a router or worker needs to start.
 absl::StatusOr<int> RaiseDescriptorLimit();
 
-// Of `limit` descriptors, how many connections of callers must leave for everything else that the
+// How many of `limit` descriptors the connections of callers must leave for everything else that the
 // process opens: connections to workers and peers, files, epoll sets.
 int ReservedDescriptors(int limit);
 

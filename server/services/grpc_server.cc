@@ -68,7 +68,7 @@ class HandshakeFailures {
   std::shared_ptr<TlsRefusals> refusals_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Of the process, as gRPC's log is.
+// There is one for the process, as there is one log of gRPC.
 HandshakeFailures& FailedHandshakes() {
   static auto* const failures = new HandshakeFailures;
   return *failures;

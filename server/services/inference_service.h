@@ -17,7 +17,7 @@ struct InferenceServiceOptions {
   // A longer request is the client's fault (INVALID_ARGUMENT). gRPC itself refuses much longer ones
   // with RESOURCE_EXHAUSTED.
   size_t max_message_bytes = 4 << 20;
-  // Of one stream, beyond what the network takes; a reader slower than that is cancelled.
+  // How much of one stream may wait beyond what the network takes; a slower reader is cancelled.
   size_t max_queued_bytes = 256 << 10;
   // How long a stream that was ended for that may stay open for its client to learn why.
   Duration slow_reader_grace = std::chrono::seconds(10);
@@ -59,7 +59,7 @@ class InferenceService final : public InferenceServiceBase {
                                       v1::GetStatusResponse* response) override;
 
  private:
-  // Who calls, where that is known. Refuses calls with too many headers, or without the scope.
+  // Returns the caller, where that is known. Refuses calls with too many headers, or without the scope.
   absl::StatusOr<std::optional<Caller>> Admit(const grpc::CallbackServerContext& context,
                                               Scope needed) const;
 

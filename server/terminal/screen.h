@@ -11,7 +11,7 @@
 
 namespace tandem::terminal {
 
-// Who reads what is printed: a person at a terminal, with or without colours, or a program, which
+// The reader of what is printed: a person at a terminal, with or without colours, or a program, which
 // gets the answers alone on stdout.
 enum class Audience : uint8_t { kColourTerminal, kPlainTerminal, kProgram };
 

@@ -61,7 +61,7 @@ class StagingPool {
 //   gets one   if more are free than it holds, and it has the turn or no connection waits;
 //   waits      otherwise, if it holds none: the loop gives it a turn once a slot is free;
 //   goes on    otherwise, with the slots that it holds, and asks again when it has sent them.
-// Nobody passes a connection that waits.
+// No connection gets a slot before one that has waited longer.
 // Thread: the loop's.
 class OutboundStaging {
  public:

@@ -71,7 +71,7 @@ struct DecodeScratch {
   float* slots = nullptr;       // per slot: [rows, D] outputs, then [rows] log-sums
   int64_t slot_floats = 0;
 
-  // Of `rows` outputs in a slot.
+  // Where the `rows` outputs of a slot begin.
   TANDEM_HOST_DEVICE float* Outputs(int32_t slot) const { return slots + slot * slot_floats; }
   TANDEM_HOST_DEVICE float* LogSums(int32_t slot, int32_t rows, int32_t head_dim) const {
     return Outputs(slot) + int64_t{rows} * head_dim;

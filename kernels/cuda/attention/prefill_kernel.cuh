@@ -350,7 +350,7 @@ class PrefillBlock {
 
   const PrefillParams& p_;
   const TileView& view_;
-  // Of the view, in registers.
+  // Members of the view, kept in registers.
   const int key_begin_;
   const int key_end_;
   const int all_see_begin_;

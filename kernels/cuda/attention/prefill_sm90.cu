@@ -31,7 +31,7 @@ constexpr int kSwizzle128 = 1;
 constexpr int kGroupOfRowsBytes = 8 * kPanelRowBytes;
 static_assert(kRows == kKeys, "tiles of Q, K and V have one layout");
 
-// Of a thread: what the copying group gives up, the computing ones get.
+// Registers of a thread: what the copying group gives up, the computing ones get.
 constexpr int kCopyRegisters = 56;
 constexpr int kComputeRegisters = 224;
 
@@ -233,7 +233,7 @@ class Computer {
   __device__ __forceinline__ void AwaitTile(int ring, int n) {
     ptx::MbarrierWait(Full(ring, n), FullParity(n));
   }
-  // Of a tile whose products this warp has seen end.
+  // Releases the slot of a tile whose products this warp has seen end.
   __device__ __forceinline__ void Release(int ring, int n) {
     if (lane_ == 0) ptx::MbarrierArrive(&control_.rings[ring].empty[n % kSlots]);
   }

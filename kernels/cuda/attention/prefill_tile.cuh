@@ -72,7 +72,7 @@ struct TileView {
   int32_t all_see_end;
   const int32_t* table;  // of the sequence
 
-  // Of a packed row.
+  // The last token that a packed row sees.
   __device__ __forceinline__ int32_t LastSeen(const PrefillParams& p, int packed) const {
     return first_position + packed / p.group;
   }

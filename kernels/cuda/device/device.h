@@ -22,7 +22,7 @@ class EventPool {
   EventPool& operator=(const EventPool&) = delete;
   ~EventPool();
 
-  // Of the calling thread's current device, which is the same in every call.
+  // An event of the calling thread's current device, which must be the same in every call.
   absl::StatusOr<cudaEvent_t> Take();
   void GiveBack(cudaEvent_t event);
 
@@ -93,7 +93,7 @@ class CudaDevice final : public Device {
   absl::StatusOr<MemoryHandle> Share(std::span<const std::byte> memory) override;
   absl::StatusOr<DeviceBuffer> OpenShared(const MemoryHandle& handle) override;
 
-  // Of this device, without a stream.
+  // A launch target on this device, without a stream.
   const LaunchTarget& target() const { return target_; }
   Sharing sharing() const { return sharing_; }
 

@@ -21,7 +21,7 @@ constexpr uint64_t kPieceBytes = 32 * kLoadsInFlight * kVectorBytes;  // what a 
 constexpr int kPieceBlocks = static_cast<int>(kPieceBytes / xxh3::kBlockBytes);
 constexpr int kMaxMovingWarps = 16;
 constexpr int kMaxThreads = 32 * (kMaxMovingWarps + 1);
-// Of all blocks of threads together: a transfer must leave the device to the forward passes beside
+// The warps of all blocks of threads together: a transfer must leave the device to the forward passes beside
 // it. They have 2 MiB in flight.
 constexpr int kMovingWarps = 512;
 static_assert(kMaxThreads <= 1024 && sizeof(ExtentBatch) <= 4096, "what a launch may have");

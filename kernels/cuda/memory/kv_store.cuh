@@ -82,7 +82,7 @@ inline KvTarget TargetOf(const StoreKvArgs& args) {
           .v_scale = pool.v_scale};
 }
 
-// Of all that is read and written.
+// The access width that fits all that is read and written.
 inline Access StoreAccess(const StoreKvArgs& args) {
   const TensorView heads(args.pool.data, args.pool.dtype, {1, args.pool.head_dim});
   return AccessOf({args.k, args.v, heads});

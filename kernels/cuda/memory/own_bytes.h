@@ -5,7 +5,7 @@
 
 namespace tandem::cuda {
 
-// Of DeviceMemory::own_bytes: counted where memory is given and where it is freed.
+// The count behind DeviceMemory::own_bytes, kept where memory is allocated and freed.
 inline std::atomic<size_t> g_own_bytes = 0;
 
 }  // namespace tandem::cuda

@@ -300,7 +300,7 @@ __device__ void CollectTop(Workspace& shared, const ScoredRow& row, uint64_t las
   SortByRank(top, n);
 }
 
-// Of the row before penalties: the sampled token's logprob, and the alternatives.
+// Writes the sampled token's logprob and the alternatives, of the row before penalties.
 __device__ float ReportLogprobs(Workspace& shared, const ScoredRow& row, float highest,
                                 int32_t sampled, DeviceTokenLogprob* top, int32_t num_top) {
   const Weights weights(highest, 1);

@@ -11,7 +11,7 @@
 namespace tandem::jinja {
 namespace {
 
-// Of nested expressions and bodies: a macro that calls itself ends here.
+// How deep expressions and bodies may be nested: a macro that calls itself ends here.
 constexpr int kMaxDepth = 500;
 
 // Gives a loop that something else still holds at its end to the machine.

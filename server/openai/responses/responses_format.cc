@@ -219,7 +219,7 @@ class ResponsesFormat final : public TurnFormat {
     return event;
   }
 
-  // Of the one content of an item, or of a call's arguments.
+  // An event about the one content of an item, or about a call's arguments.
   Json ContentEvent(const TurnPart& part, size_t index) const {
     Json event = ItemEvent(index);
     event["item_id"] = IdOf(part.kind, index);
