@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "server/anthropic/messages_request.h"
 #include "server/openai/api_error.h"
 #include "server/openai/chat_request.h"
@@ -21,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     TANDEM_CHECK(ToApiError(json.status()).http_status == 400, "not the client's fault");
     return 0;
   }
-  const absl::StatusOr<Json> again = ParseJsonBody(JsonText(*json));
+  const absl::StatusOr<Json> again = ParseJsonBody(tandem::JsonText(*json));
   TANDEM_CHECK(again.ok() && *again == *json, "printed otherwise");
   const auto completion = ParseCompletion(*json);
   TANDEM_CHECK(completion.ok() || ToApiError(completion.status()).http_status == 400,
