@@ -12,6 +12,10 @@ add_compile_options(
   "$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-Werror;-Wno-missing-field-initializers>")
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety>")
+elseif(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  # GCC 13 takes each reference from a function that was given a temporary for one into it, also where it is into
+  # another argument. GCC 14 no longer has this warning in -Wall.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-dangling-reference>")
 endif()
 
 if(TANDEM_SANITIZE STREQUAL "address")
