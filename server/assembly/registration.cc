@@ -316,6 +316,7 @@ size_t Registration::Adopt(std::vector<std::vector<std::string>> addresses) {
     Link& link = *links_.emplace_back(std::make_unique<Link>(router, options_));
     link.thread = std::thread([this, &link] { Run(link); });
   }
+  changed_.Signal();  // a name may lead to a router by now that knows this worker already
   return ignored;
 }
 

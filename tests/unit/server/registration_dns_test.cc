@@ -206,6 +206,21 @@ TEST_F(RegistrationDnsTest, TwoNamesOfOneRouterMakeOneLink) {
   EXPECT_EQ(registration_->routers(), Addresses({AddressOf(first_)}));
 }
 
+TEST_F(RegistrationDnsTest, ANameThatLeadsToAKnownRouterLaterEndsTheWait) {
+  Start({"dns:routers", first_.host});
+  ASSERT_TRUE(HearsMore(first_, 1));
+  std::promise<void> begins;
+  auto known = std::async(std::launch::async, [&] {
+    begins.set_value();
+    return registration_->WaitUntilKnown();
+  });
+  begins.get_future().wait();
+  ASSERT_TRUE(resolver_.AwaitLooks(20));  // by then the other thread waits
+  resolver_.Answer("routers", {first_.host});
+  EXPECT_EQ(known.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  registration_->Stop();  // ends the wait in any case
+}
+
 TEST_F(RegistrationDnsTest, AWorkerThatLeavesIsNotHeldUpByDns) {
   resolver_.Answer("routers", {first_.host});
   Start({"dns:routers"});
