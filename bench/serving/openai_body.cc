@@ -10,8 +10,6 @@ namespace {
 
 using SortedJson = nlohmann::json;
 
-SortedJson ParseBody(const std::string& text) { return ParseJson(text); }
-
 }  // namespace
 
 std::string MakeOpenAiBody(const OpenAiBody& body, const ScheduledRequest& request,
@@ -30,12 +28,12 @@ std::string MakeOpenAiBody(const OpenAiBody& body, const ScheduledRequest& reque
                                   : SortedJson(MakePromptTokens(request, pool));
     json["max_tokens"] = request.output_tokens;
   }
-  if (!body.extra_json.empty()) json.update(ParseBody(body.extra_json));
+  if (!body.extra_json.empty()) json.update(ParseJson(body.extra_json));
   return JsonText(json);
 }
 
 absl::Status CheckExtraBody(const std::string& text) {
-  if (text.empty() || ParseBody(text).is_object()) return absl::OkStatus();
+  if (text.empty() || ParseJson(text).is_object()) return absl::OkStatus();
   return InvalidArgument("--extra-body {}: give a JSON object, such as {{\"top_p\": 0.9}}", text);
 }
 
