@@ -2,6 +2,9 @@
 #   tandem_library(NAME SOURCES a.cc ... DEPS lib ... [HOT]) target tandem_NAME, a static library
 #   tandem_test(NAME SOURCES a_test.cc ... DEPS lib ...
 #               [LABELS l ...] [TIMEOUT seconds] [ARGS ...]) a gtest binary and one ctest of that name
+#   tandem_test_program(NAME DEPS lib ... [SUPPORT a.cc ...])
+#                       a gtest binary for the tests that say IN NAME in place of DEPS, since headers take
+#                       longer to compile than most tests do. The name of such a test is also a target
 #   tandem_long_test(NAME COMMAND ... [ENVIRONMENT A=B])    a ctest of make test-long alone
 #   tandem_fuzz_test(NAME SOURCES a_fuzz.cc DEPS lib ... CORPUS directory [TIMEOUT seconds])
 #                       a ctest that replays the corpus and seeded mutations of it (tests/fuzz/
@@ -118,29 +121,6 @@ endfunction()
 set(TANDEM_TEST_ROOT ${CMAKE_SOURCE_DIR} CACHE STRING
     "Where tests find the files of this tree when they run")
 
-# tandem_define_paths(SOURCE ...) defines, for the sources that mention them alone, the absolute paths of
-# this tree and of its programs: a path on the command line of every file would keep clones from finding
-# each other's objects in the compiler cache.
-function(tandem_define_paths)
-  foreach(source ${ARGN})
-    file(REAL_PATH ${source} path BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
-    set(paths "")
-    file(STRINGS ${path} lines REGEX "TANDEM_(SOURCE_DIR|BINARY|EMULATED_BINARY)")
-    if(lines MATCHES "TANDEM_SOURCE_DIR")
-      list(APPEND paths TANDEM_SOURCE_DIR="${TANDEM_TEST_ROOT}")
-    endif()
-    if(lines MATCHES "TANDEM_BINARY")
-      list(APPEND paths TANDEM_BINARY="$<TARGET_FILE:tandem>")
-    endif()
-    if(lines MATCHES "TANDEM_EMULATED_BINARY")
-      list(APPEND paths TANDEM_EMULATED_BINARY="$<TARGET_FILE:tandem_emulated>")
-    endif()
-    if(paths)
-      set_source_files_properties(${source} PROPERTIES COMPILE_DEFINITIONS "${paths}")
-    endif()
-  endforeach()
-endfunction()
-
 # tandem_watch_stack(TEST ...) makes AddressSanitizer also watch for locals that are used after their
 # function has returned. That must not be asked of programs that switch stacks, which the lanes of the
 # emulated GPU do.
@@ -159,23 +139,44 @@ function(tandem_room_test name)
   endif()
 endfunction()
 
+function(tandem_test_program name)
+  cmake_parse_arguments(arg "" "" "DEPS;SUPPORT" ${ARGN})
+  tandem_add_test_program(${name} "${arg_DEPS}")
+  set_property(TARGET ${name} APPEND PROPERTY TANDEM_TEST_SOURCES support/test_main.cc ${arg_SUPPORT})
+endfunction()
+
+function(tandem_add_test_program name deps)
+  add_executable(${name})
+  set_property(GLOBAL APPEND PROPERTY TANDEM_TEST_PROGRAMS ${name})
+  set_property(TARGET ${name} PROPERTY TANDEM_TEST_DEPS ${deps})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${deps} tandem_test_tree GTest::gmock)
+  if(NOT deps STREQUAL tandem_simt)  # which is built without fmt and absl, as its tests are
+    tandem_precompile(${name} DEPS ${deps} TEST)
+  endif()
+  tandem_compile_together(${name})
+endfunction()
+
 function(tandem_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS;ARGS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;IN" "SOURCES;DEPS;LABELS;ARGS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
-  add_executable(${name})
-  set_property(GLOBAL APPEND PROPERTY TANDEM_TEST_PROGRAMS ${name})
-  set_property(TARGET ${name} PROPERTY TANDEM_TEST_SOURCES ${arg_SOURCES})
-  set_property(TARGET ${name} PROPERTY TANDEM_TEST_DEPS ${arg_DEPS})
-  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
-  tandem_define_paths(${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gmock GTest::gtest_main)
-  if(NOT arg_DEPS STREQUAL tandem_simt)  # which is built without fmt and absl, as its tests are
-    tandem_precompile(${name} DEPS ${arg_DEPS} TEST)
+  if(arg_IN)
+    set(program ${arg_IN})
+    add_custom_target(${name} DEPENDS ${program})
+    set(files ${arg_SOURCES})
+    list(FILTER files INCLUDE REGEX "_test\\.cc$")
+    list(JOIN files "," files)
+    set(command ${program} --files=${files})
+  else()
+    set(program ${name})
+    tandem_add_test_program(${program} "${arg_DEPS}")
+    target_link_libraries(${program} PRIVATE GTest::gtest_main)
+    set(command ${program})
   endif()
-  tandem_compile_together(${name})
-  add_test(NAME ${name} COMMAND ${name} ${arg_ARGS})
+  set_property(TARGET ${program} APPEND PROPERTY TANDEM_TEST_SOURCES ${arg_SOURCES})
+  add_test(NAME ${name} COMMAND ${command} ${arg_ARGS})
   # Those that may take longer are started first.
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} COST ${arg_TIMEOUT}
                                           LABELS "${arg_LABELS}")
@@ -204,6 +205,8 @@ function(tandem_finish_tests)
   set(all "")
   foreach(program ${programs})
     get_target_property(sources ${program} TANDEM_TEST_SOURCES)
+    list(REMOVE_DUPLICATES sources)
+    set_property(TARGET ${program} PROPERTY TANDEM_TEST_SOURCES ${sources})
     list(APPEND all ${sources})
   endforeach()
   foreach(program ${programs})

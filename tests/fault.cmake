@@ -10,8 +10,8 @@ add_executable(fault_harness
   fault/frame_desk.cc fault/generate_call.cc fault/socket_owner.cc fault/status_watch.cc support/frame_faults.cc support/frame_proxy.cc)
 target_link_libraries(fault_harness PRIVATE tandem_test_cluster tandem_transfer CLI11::CLI11
                                             nlohmann_json::nlohmann_json)
-tandem_define_paths(fault/fault_harness.cc)
 tandem_precompile(fault_harness DEPS tandem_server)
+tandem_compile_together(fault_harness)
 add_test(NAME fault_harness COMMAND fault_harness --events 160 --seed 5)
 # It waits for losses to be noticed most of the time, so that other tests run beside it.
 set_tests_properties(fault_harness PROPERTIES LABELS fault TIMEOUT 600 COST 600)

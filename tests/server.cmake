@@ -1,4 +1,9 @@
 # Tests of server, and of whole processes.
+tandem_test_program(server_unit_tests
+  DEPS tandem_test_transports tandem_test_engine tandem_check tandem_eval tandem_page
+       tandem_reports tandem_terminal tandem_server
+  SUPPORT support/fake_collector.cc support/http_peer.cc support/payload_memory.cc support/test_certificates.cc
+          support/transport_probe.cc)
 tandem_test(server_test
   SOURCES unit/server/access_control_test.cc unit/server/cache_reports_test.cc unit/server/canary_test.cc unit/server/classic_parameters_test.cc
           unit/server/explain_report_test.cc unit/server/exposition_test.cc unit/server/field_metrics_test.cc
@@ -11,40 +16,38 @@ tandem_test(server_test
           unit/server/telemetry_test.cc unit/server/transfer_report_test.cc
           unit/server/watchdog_test.cc unit/server/worker_messages_test.cc
           unit/server/worker_pages_test.cc unit/server/worker_service_test.cc unit/server/write_queue_test.cc
-          support/http_peer.cc support/payload_memory.cc support/transport_probe.cc
-  DEPS tandem_test_transports tandem_test_engine tandem_reports tandem_server)
+  IN server_unit_tests)
 
 tandem_test(config_test
   SOURCES unit/config/config_file_test.cc unit/config/config_text_test.cc
           unit/config/nearest_name_test.cc
-  DEPS tandem_config)
+  IN server_unit_tests)
 
 tandem_test(check_test
   SOURCES unit/check/advice_test.cc unit/check/check_deployment_test.cc
           unit/check/check_ports_test.cc unit/check/check_tls_test.cc
-  DEPS tandem_check)
+  IN server_unit_tests)
 
 tandem_test(grpc_tls_test
-  SOURCES unit/security/grpc_tls_test.cc support/test_certificates.cc
-  DEPS tandem_server)
+  SOURCES unit/security/grpc_tls_test.cc IN server_unit_tests)
 
 tandem_test(eval_test
   SOURCES unit/eval/eval_report_test.cc unit/eval/eval_texts_test.cc unit/eval/eval_windows_test.cc
           unit/eval/planted_text_test.cc unit/eval/prediction_change_test.cc
-  DEPS tandem_eval)
+  IN server_unit_tests)
 
 tandem_test(terminal_test
   SOURCES unit/terminal/chat_answer_test.cc unit/terminal/chat_file_test.cc
           unit/terminal/chat_session_test.cc unit/terminal/chat_totals_test.cc
           unit/terminal/conversation_test.cc unit/terminal/terminal_text_test.cc
           unit/terminal/user_input_test.cc
-  DEPS tandem_terminal tandem_http)
+  IN server_unit_tests)
 
 tandem_test(http_test
   SOURCES unit/server/http_server_test.cc unit/server/http_tls_test.cc
-          unit/server/request_reader_test.cc support/http_peer.cc support/test_certificates.cc
-  DEPS tandem_http)
-tandem_test(page_test SOURCES unit/server/page_test.cc support/http_peer.cc DEPS tandem_page)
+          unit/server/request_reader_test.cc
+  IN server_unit_tests)
+tandem_test(page_test SOURCES unit/server/page_test.cc IN server_unit_tests)
 tandem_fuzz_test(http_request_fuzz SOURCES fuzz/http_request_fuzz.cc DEPS tandem_http
   CORPUS fuzz/corpus/http_request)
 tandem_fuzz_test(access_file_fuzz SOURCES fuzz/access_file_fuzz.cc DEPS tandem_server
@@ -61,8 +64,7 @@ tandem_test(loadgen_backend_test SOURCES unit/loadgen/grpc_backend_test.cc
             unit/loadgen/openai_backend_test.cc DEPS tandem_http tandem_loadgen_backends tandem_proto)
 
 tandem_test(trace_transports_test
-  SOURCES unit/server/trace_transports_test.cc support/fake_collector.cc
-  DEPS tandem_server)
+  SOURCES unit/server/trace_transports_test.cc IN server_unit_tests)
 
 tandem_fuzz_test(request_fuzz SOURCES fuzz/request_fuzz.cc DEPS tandem_server
   CORPUS fuzz/corpus/request)
@@ -71,18 +73,20 @@ tandem_fuzz_test(worker_messages_fuzz SOURCES fuzz/worker_messages_fuzz.cc DEPS 
 
 tandem_library(test_cluster SOURCES support/test_cluster.cc support/call_by_bytes.cc support/shell.cc
                                     support/frozen_thread.cc support/wrapped_binary.cc
-               DEPS tandem_server GTest::gtest)
-tandem_define_paths(support/test_cluster.cc support/shell.cc support/wrapped_binary.cc)
+               DEPS tandem_server tandem_test_tree GTest::gtest)
 add_dependencies(tandem_test_cluster tandem)
 
-foreach(name routes_test several_choices_test cached_prompts_test endings_test worker_loss_test
-             resume_test watchdog_test overload_test command_line_test standard_services_test transports_test
-             fleet_tls_test kv_tls_test silent_connection_test large_prompts_test connections_test log_test
-             profile_command_test eval_command_test weights_hash_test bench_serve_test bench_sweep_test simulated_test
-             prefix_routing_test several_routers_test request_options_test openai_integration_test chat_command_test
-             tool_calls_test turns_integration_test hostile_http_test http_overload_test inspect_kv_test access_test abuse_test
-             hostile_peers_test config_file_integration_test trace_tree_test)
-  tandem_test(${name} SOURCES integration/${name}.cc DEPS tandem_test_cluster
+tandem_test_program(integration_tests
+  DEPS tandem_test_cluster tandem_transfer
+  SUPPORT support/abused_fleet.cc support/fake_collector.cc support/hostile_peer.cc support/http_peer.cc
+          support/raw_connections.cc support/silent_proxy.cc support/test_certificates.cc)
+foreach(name abuse access bench_serve bench_sweep cached_prompts chat_command command_line config_file_integration
+             connections endings eval_command fleet_tls hostile_http hostile_peers http_overload inspect_kv
+             kv_tls large_prompts log openai_integration overload prefix_routing profile_command
+             request_options resume routes several_choices several_routers silent_connection simulated
+             standard_services tool_calls trace_tree transports turns_integration watchdog weights_hash
+             worker_loss)
+  tandem_test(${name}_test SOURCES integration/${name}_test.cc IN integration_tests
               LABELS integration TIMEOUT 300)
 endforeach()
 
@@ -128,33 +132,11 @@ else()
   message(STATUS "Prometheus: OFF, its tests are left out; tools/install_deps.sh prometheus installs it")
 endif()
 
-target_sources(connections_test PRIVATE support/raw_connections.cc support/http_peer.cc)
-foreach(name chat_command_test openai_integration_test turns_integration_test tool_calls_test hostile_http_test
-             http_overload_test access_test trace_tree_test)
-  target_sources(${name} PRIVATE support/http_peer.cc)
-endforeach()
 tandem_long_test(hostile_http_long
-                 COMMAND hostile_http_test --gtest_filter=*HalfOpenConnections*
+                 COMMAND integration_tests --gtest_filter=HostileHttpTest.*HalfOpenConnections*
                  ENVIRONMENT TANDEM_HALF_OPEN=10000)
-foreach(name abuse_test hostile_peers_test)
-  target_sources(${name} PRIVATE support/abused_fleet.cc support/hostile_peer.cc support/http_peer.cc
-                                 support/test_certificates.cc)
-  target_link_libraries(${name} PRIVATE tandem_transfer)
-endforeach()
-tandem_long_test(abuse_long COMMAND abuse_test --gtest_filter=*HalfOpen*
+tandem_long_test(abuse_long COMMAND integration_tests --gtest_filter=*AbuseTest.*HalfOpen*
                  ENVIRONMENT TANDEM_HALF_OPEN=10000)
-foreach(name standard_services_test watchdog_test)
-  target_sources(${name} PRIVATE support/http_peer.cc)
-endforeach()
-target_sources(trace_tree_test PRIVATE support/fake_collector.cc)
-target_sources(silent_connection_test PRIVATE support/silent_proxy.cc)
-target_link_libraries(silent_connection_test PRIVATE tandem_transfer)
-
-target_link_libraries(config_file_integration_test PRIVATE tandem_transfer)
-foreach(name fleet_tls_test kv_tls_test chat_command_test)
-  target_sources(${name} PRIVATE support/test_certificates.cc)
-  target_link_libraries(${name} PRIVATE tandem_transfer)
-endforeach()
 
 tandem_emulated_test(device_memory_test SOURCES unit/server/device_memory_test.cc
                      DEPS tandem_transfer_nccl_emulated tandem_server TIMEOUT 300)

@@ -27,7 +27,7 @@ EXCEPTIONS = ROOT / "tools" / "checks" / "exceptions.txt"
 
 
 class Structure:
-    """The three checks of structure.py over one reading of the tree."""
+    """The checks of structure.py over one reading of the tree."""
 
     def __init__(self, tree, exceptions):
         self._tree = tree
@@ -42,6 +42,10 @@ class Structure:
         problems = structure.check_classes(outlines, self._exceptions.classes)
         count = sum(len(outline.classes) for outline in outlines.values())
         return problems, f"{count} classes, {len(self._exceptions.classes)} known exceptions"
+
+    def names(self, _):
+        outlines = self._tree.outlines()
+        return structure.check_names(outlines), f"{sum(len(outline.classes) for outline in outlines.values())} classes"
 
     def functions(self, _):
         outlines = self._tree.outlines()
@@ -60,6 +64,7 @@ def all_checks(shape):
          "move the types that both need into a header of their own; known circles: tools/checks/exceptions.txt"),
         ("classes", f"no class over {structure.MAX_METHODS} methods or {structure.MAX_FIELDS} fields",
          shape.classes, shorten),
+        ("names", "no type has the name of another one of its namespace", shape.names, "give one of them another name"),
         ("functions", f"no function over {structure.MAX_FUNCTION_LINES} lines", shape.functions, shorten),
         ("docs", "generated pages say what their results say", commands.docs, "run bench/report.py"),
         ("presets", "every preset configures", commands.presets, "mend CMakePresets.json or the CMake files"),

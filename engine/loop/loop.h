@@ -10,7 +10,7 @@
 #include "engine/handoff/outgoing_handoffs.h"
 #include "engine/handoff/reservations.h"
 #include "engine/inbox.h"
-#include "engine/loop/canary.h"
+#include "engine/loop/canary_steps.h"
 #include "engine/loop/core.h"
 #include "engine/loop/cost_measurement.h"
 #include "engine/loop/start_up.h"
@@ -89,7 +89,7 @@ class EngineLoop {
   const LayerStored layer_stored_;
   CostMeasurement measurement_;
   StartUp start_up_;
-  Canary canary_;
+  CanarySteps canary_;
   StepRunner step_;
   Transport* transport_ = nullptr;
   std::vector<Message> early_;  // read during a step, to be handled after it

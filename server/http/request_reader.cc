@@ -93,7 +93,7 @@ class RequestReader::Parser final : public beast::http::basic_parser<true> {
   int version_ = 11;
 };
 
-RequestReader::RequestReader(const RequestLimits& limits)
+RequestReader::RequestReader(const HttpRequestLimits& limits)
     : limits_(limits), parser_(std::make_unique<Parser>()) {
   parser_->eager(true);
   parser_->body_limit(limits.max_body_bytes);

@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-struct RequestLimits {
+struct HttpRequestLimits {
   size_t max_header_bytes = 16 << 10;  // of request line and headers
   size_t max_body_bytes = 16 << 20;
 };
@@ -29,7 +29,7 @@ class RequestReader {
  public:
   enum class State : uint8_t { kEmpty, kHeader, kBody, kDone, kRefused };
 
-  explicit RequestReader(const RequestLimits& limits);
+  explicit RequestReader(const HttpRequestLimits& limits);
   ~RequestReader();
   RequestReader(const RequestReader&) = delete;
   RequestReader& operator=(const RequestReader&) = delete;
@@ -58,7 +58,7 @@ class RequestReader {
   size_t ReadBody(std::string_view bytes);
   void Refuse(int status, std::string message);
 
-  const RequestLimits limits_;
+  const HttpRequestLimits limits_;
   const std::unique_ptr<Parser> parser_;
   State state_ = State::kEmpty;
   size_t scanned_ = 0;  // bytes of the header in which no line was found that may not be there

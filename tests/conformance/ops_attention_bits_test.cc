@@ -68,7 +68,7 @@ TEST_P(AttentionBitsTest, ChunkingChangesNoBit) {
 // A sequence alone and among others, for every number of threads. With few sequences decode
 // computes the parts of a context apart, with many it does not.
 TEST_P(AttentionBitsTest, NeighboursAndThreadsChangeNoBit) {
-  std::vector<Sequence> sequences = {{1, 1500}, {1, 3}, {1, 257}};
+  std::vector<AttentionSequence> sequences = {{1, 1500}, {1, 3}, {1, 257}};
   for (int32_t i = 0; i < 30; ++i) sequences.push_back({1, 10 + 37 * i});
   for (DType dtype : KvTypes(HeadShape().head_dim)) {
     if (dtype == DType::kF32 || dtype == DType::kF16) continue;

@@ -43,7 +43,7 @@ class AttentionMassTest : public AttentionOpsTest {
       for (int64_t i = 0; i < max_blocks; ++i) {
         sum += mass[row * static_cast<size_t>(max_blocks) + static_cast<size_t>(i)];
       }
-      const Sequence& s = p.sequences[row / static_cast<size_t>(p.shape.kv_heads)];
+      const AttentionSequence& s = p.sequences[row / static_cast<size_t>(p.shape.kv_heads)];
       const double whole = s.context == 0 ? 0 : p.shape.group;
       EXPECT_NEAR(sum, whole, (GetParam().on_cpu() ? 1e-5 : 1e-2) * whole);
     }
@@ -66,7 +66,8 @@ class AttentionMassTest : public AttentionOpsTest {
   // Room for the longest context.
   static int64_t MaxTokens(const Problem& p) {
     int64_t max_tokens = 0;
-    for (const Sequence& s : p.sequences) max_tokens = std::max<int64_t>(max_tokens, s.context);
+    for (const AttentionSequence& s : p.sequences)
+      max_tokens = std::max<int64_t>(max_tokens, s.context);
     return max_tokens;
   }
 

@@ -19,7 +19,7 @@ class AttentionTest : public AttentionOpsTest {
  protected:
   // Contexts around blocks' and tiles' edges, decoded and prefilled, and rows that see little.
   void ExpectRightAtEdges(const HeadShape& shape) {
-    std::vector<Sequence> edges;
+    std::vector<AttentionSequence> edges;
     for (int32_t edge : {1, 8, 16, shape.block_tokens, 2 * shape.block_tokens, 256}) {
       for (int32_t context : {edge - 1, edge, edge + 1}) {
         if (context > 0) edges.push_back({1, context});

@@ -363,7 +363,7 @@ TEST_P(RecoveryTest, FramesForWhatIsCompleteAreDroppedAndCounted) {
   ExpectOneEndEach({1});
 }
 
-// Never faster; how much slower is the machine's affair (TokenBucketTest has the exact rate).
+// Never faster; how much slower is the machine's affair (SendRateTest has the exact rate).
 TEST_P(RecoveryTest, TheRateOfALinkIsBounded) {
   constexpr uint64_t kRate = 8'000'000;
   options_.max_bytes_per_second = kRate;

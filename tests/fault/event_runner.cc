@@ -37,7 +37,7 @@ bool NeedsAPromptThatIsNotCached(Moment moment) {
 }  // namespace
 
 EventRunner::EventRunner(Fleet& fleet, FrameDesk& desk, const std::vector<FaultCase>& cases,
-                         Findings& findings)
+                         FaultFindings& findings)
     : fleet_(fleet),
       desk_(desk),
       cases_(cases),

@@ -38,7 +38,7 @@ class EventRunner {
  public:
   // Of `cases` one at least IsLong.
   EventRunner(Fleet& fleet, FrameDesk& desk, const std::vector<FaultCase>& cases,
-              Findings& findings);
+              FaultFindings& findings);
 
   // Whether the fault came about, at a worker that this request had. The request is sent, and
   // looked at, either way.
@@ -90,7 +90,7 @@ class EventRunner {
   FrameDesk& desk_;
   const std::vector<FaultCase>& cases_;
   std::vector<const FaultCase*> long_cases_;
-  Findings& findings_;
+  FaultFindings& findings_;
   std::unique_ptr<v1::Inference::Stub> stub_;
   EndingCounts endings_;
   std::atomic<uint64_t> sent_ = 0;

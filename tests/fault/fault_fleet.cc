@@ -22,7 +22,7 @@ using std::chrono::seconds;
 // A router notices a lost worker within this, a hanging one within the next.
 constexpr seconds kLossNoticed(3);
 constexpr seconds kFreezeNoticed(5);
-constexpr seconds kPatience(60);
+constexpr seconds kFleetPatience(60);
 // One that was asked to end lets its requests go elsewhere (--drain-seconds bounds it).
 constexpr seconds kLeftWithin(15);
 // While one is down the other serves.
@@ -261,7 +261,7 @@ void FleetMember::Start() {
 void FleetMember::AwaitAlive() {
   const pid_t child = pid();
   const TimePoint came = context_.status.Await(
-      [&](const auto& status) { return IsWell(status, name_, child); }, kPatience);
+      [&](const auto& status) { return IsWell(status, name_, child); }, kFleetPatience);
   if (came == kNoDeadline) {
     context_.findings.Add(fmt::format("{} (pid {}) lives and is not used again: {}", name_, child,
                                       Seen(*context_.status.latest(), name_)));
@@ -272,7 +272,7 @@ void FleetMember::AwaitNoticed(TimePoint began, Duration bound,
                                std::vector<double> LossTimes::*times) {
   const pid_t child = pid();
   const TimePoint noticed = context_.status.Await(
-      [&](const auto& status) { return !IsWell(status, name_, child); }, kPatience);
+      [&](const auto& status) { return !IsWell(status, name_, child); }, kFleetPatience);
   const Duration took = noticed - began;
   if (noticed == kNoDeadline) {
     return context_.findings.Add(fmt::format("the loss of {} was never noticed", name_));
@@ -376,7 +376,7 @@ void FleetMember::RecoverFromFreeze(TimePoint began) {
   AwaitAlive();
 }
 
-Fleet::Fleet(FleetOptions options, Findings& findings)
+Fleet::Fleet(FleetOptions options, FaultFindings& findings)
     : options_(std::move(options)), findings_(findings) {
   StartRouter();
   for (const FaultTarget role :
@@ -424,7 +424,7 @@ Fleet::~Fleet() {
 bool Fleet::AwaitUp(std::optional<FaultTarget> role) {
   const std::vector<FleetMember*> awaited = members(role);
   return !awaited.empty() && std::all_of(awaited.begin(), awaited.end(), [](const auto* member) {
-    return member->AwaitUp(kPatience);
+    return member->AwaitUp(kFleetPatience);
   });
 }
 

@@ -51,7 +51,7 @@ class FleetMember {
     const FleetOptions& options;
     const std::string& router;
     const StatusWatch& status;
-    Findings& findings;
+    FaultFindings& findings;
     // What the worker advertises for KV to reach it, and who is told where it does; may be null.
     FrameProxy* proxy = nullptr;
   };
@@ -117,7 +117,7 @@ class FleetMember {
 // goes through a proxy before each decode worker.
 class Fleet {
  public:
-  Fleet(FleetOptions options, Findings& findings);
+  Fleet(FleetOptions options, FaultFindings& findings);
   ~Fleet();
 
   // Until all, or those of one role, are up and used by the router; whether they are.
@@ -138,7 +138,7 @@ class Fleet {
   void AddMember(FaultTarget role);
 
   const FleetOptions options_;
-  Findings& findings_;
+  FaultFindings& findings_;
   std::optional<ChildProcess> router_process_;
   std::string router_;
   std::unique_ptr<StatusWatch> status_;

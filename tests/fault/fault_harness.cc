@@ -5,10 +5,10 @@
 
 #include "CLI/CLI.hpp"
 #include "tests/fault/fault_run.h"
+#include "tests/support/tree.h"
 
 int main(int argc, char** argv) {
-  tandem::FaultRunOptions options{.binary = TANDEM_BINARY,
-                                  .model = TANDEM_SOURCE_DIR "/models/sample"};
+  tandem::FaultRunOptions options{.binary = tandem::DaemonBinary(), .model = tandem::SampleModel()};
   std::string json;
   CLI::App app("Breaks a cluster in every state of the hand-off, and looks at what comes of it");
   app.add_option("--events", options.events, "requests with one fault each")->capture_default_str();

@@ -20,7 +20,7 @@ constexpr int32_t kVocabulary = 2043;  // of the sample model, without its speci
 // A router and a unified worker that nothing happens to.
 class QuietPair {
  public:
-  QuietPair(const FaultRunOptions& options, Findings& findings) {
+  QuietPair(const FaultRunOptions& options, FaultFindings& findings) {
     const std::string model = "--model=" + options.model;
     router_ = Start(options, {"router", "--port=0", model, "--log-level=error"}, findings);
     worker_ = Start(options,
@@ -39,7 +39,8 @@ class QuietPair {
 
  private:
   std::optional<ChildProcess> Start(const FaultRunOptions& options,
-                                    const std::vector<std::string>& arguments, Findings& findings) {
+                                    const std::vector<std::string>& arguments,
+                                    FaultFindings& findings) {
     auto process = ChildProcess::Start(arguments, options.binary);
     if (!process.ok()) {
       findings.Add(process.status().ToString());

@@ -57,7 +57,7 @@ class FaultRun {
   void CheckRows();
 
   const FaultRunOptions options_;
-  Findings findings_;
+  FaultFindings findings_;
   std::vector<FaultCase> cases_;
   absl::Mutex mutex_;
   FaultReport report_ ABSL_GUARDED_BY(mutex_);

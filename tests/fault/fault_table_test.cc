@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/tree.h"
 
 namespace tandem {
 namespace {
@@ -69,7 +70,7 @@ TEST(FaultTableTest, EveryMomentOfASetupIsInTheTable) {
 }
 
 TEST(FaultTableTest, TheDocShowsIt) {
-  std::ifstream doc(TANDEM_SOURCE_DIR "/docs/faults.md");
+  std::ifstream doc(TreePath("docs/faults.md"));
   std::vector<std::string> shown;
   bool here = false;
   for (std::string line; std::getline(doc, line);) {

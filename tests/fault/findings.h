@@ -10,7 +10,7 @@
 namespace tandem {
 
 // What was found that must not be. Thread-safe.
-class Findings {
+class FaultFindings {
  public:
   // Printed at once: what comes after may hang.
   void Add(const std::string& what) {

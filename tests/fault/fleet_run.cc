@@ -146,7 +146,7 @@ void FleetReport::Add(const FleetReport& some) {
   handoffs.Add(some.handoffs);
 }
 
-FleetRun::FleetRun(Options options, const std::vector<FaultCase>& cases, Findings& findings)
+FleetRun::FleetRun(Options options, const std::vector<FaultCase>& cases, FaultFindings& findings)
     : options_(std::move(options)),
       cases_(cases),
       findings_(findings),

@@ -47,7 +47,7 @@ class FleetRun {
     size_t at_once = 8;
     std::string only;  // rows whose name has this in it; empty: all
   };
-  FleetRun(Options options, const std::vector<FaultCase>& cases, Findings& findings);
+  FleetRun(Options options, const std::vector<FaultCase>& cases, FaultFindings& findings);
   FleetReport Run();
 
  private:
@@ -60,7 +60,7 @@ class FleetRun {
 
   const Options options_;
   const std::vector<FaultCase>& cases_;
-  Findings& findings_;
+  FaultFindings& findings_;
   const size_t at_once_;
   mutable absl::Mutex mutex_;
   FleetReport report_ ABSL_GUARDED_BY(mutex_);

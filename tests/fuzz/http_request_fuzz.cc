@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-constexpr RequestLimits kLimits = {.max_header_bytes = 256, .max_body_bytes = 128};
+constexpr HttpRequestLimits kLimits = {.max_header_bytes = 256, .max_body_bytes = 128};
 
 struct Outcome {
   RequestReader::State state;

@@ -15,8 +15,9 @@
 #include "tests/support/read_file.h"
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::beam_golden_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -57,7 +58,7 @@ Case CaseFrom(const Json& json, uint64_t id) {
 class BeamGoldenTest : public testing::Test {
  protected:
   void SetUp() override {
-    const Json golden = ParseJson(ReadFile(TANDEM_SOURCE_DIR "/tests/golden/beams/sample.json"));
+    const Json golden = ParseJson(ReadFile(TreePath("tests/golden/beams/sample.json")));
     ASSERT_TRUE(golden.is_object());
     setup_.checkpoint = golden["checkpoint"].get<std::string>();
     for (const Json& json : golden["cases"]) cases_.push_back(CaseFrom(json, cases_.size() + 1));
@@ -162,4 +163,4 @@ TEST_P(BeamGoldenRouteTest, Disaggregated) {
 INSTANTIATE_TEST_SUITE_P(Wires, BeamGoldenRouteTest, testing::Values(Wire::kLoopback, Wire::kTcp));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::beam_golden_test

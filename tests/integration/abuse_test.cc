@@ -27,7 +27,7 @@
 #include "tests/support/raw_peer.h"
 #include "tests/support/sanitized.h"
 
-namespace tandem {
+namespace tandem::abuse_test {
 namespace {
 
 using Security = AbusedFleet::Security;
@@ -355,4 +355,4 @@ INSTANTIATE_TEST_SUITE_P(Ports, AbuseTest, testing::Values(Security::kPlain, Sec
                          });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::abuse_test

@@ -14,7 +14,7 @@
 #include "tests/support/http_cluster_fixture.h"
 #include "tests/support/read_file.h"
 
-namespace tandem {
+namespace tandem::access_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -169,4 +169,4 @@ TEST_F(AccessTest, AKeyThatIsTakenOutOfTheFileIsLetInNoLonger) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::access_test

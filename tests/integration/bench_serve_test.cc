@@ -16,7 +16,7 @@
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
 
-namespace tandem {
+namespace tandem::bench_serve_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -203,4 +203,4 @@ TEST_F(BenchServeTest, ADryRunPrintsTheHashOfTheSeedAndNeedsNoServer) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::bench_serve_test

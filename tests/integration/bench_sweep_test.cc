@@ -11,8 +11,9 @@
 #include "nlohmann/json.hpp"
 #include "tests/support/read_file.h"
 #include "tests/support/shell.h"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::bench_sweep_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -30,9 +31,8 @@ class BenchSweepTest : public testing::Test {
                  flags + " --out " + folder_ + " 2>&1");
   }
   CommandResult SweepSampleModel(const std::string& flags) const {
-    return Sweep(
-        flags + " --up-flag=--threads=1 --up-flag=--profile-at-start=off --model " TANDEM_SOURCE_DIR
-                "/models/sample");
+    return Sweep(flags + " --up-flag=--threads=1 --up-flag=--profile-at-start=off --model " +
+                 SampleModel());
   }
   nlohmann::json ResultOf(const std::string& strategy) const {
     return ParseJson(ReadFile(folder_ + "/short_20rps_seed7_" + strategy + ".json"));
@@ -69,7 +69,8 @@ TEST_F(BenchSweepTest, ServesEachStrategyAndKeepsItsResults) {
 TEST_F(BenchSweepTest, ServesFromSimulatedDevicesWithoutAModel) {
   const CommandResult result = Sweep(
       "--num-prompts 20 --goodput e2el:60000 --strategy one:least-loaded:unified=1 "
-      "--device simulated:" TANDEM_SOURCE_DIR "/models/simulated/qwen3-8b-h200.json");
+      "--device simulated:" +
+      TreePath("models/simulated/qwen3-8b-h200.json"));
   ASSERT_EQ(result.exit_status, 0) << result.output;
   const nlohmann::json json = ResultOf("one");
   EXPECT_EQ(json["result"]["slo_attainment"]["share"], 1);
@@ -77,8 +78,8 @@ TEST_F(BenchSweepTest, ServesFromSimulatedDevicesWithoutAModel) {
 }
 
 TEST_F(BenchSweepTest, RunsOnTheVirtualClockAndGoesOnWhereItStopped) {
-  const std::string flags = "--num-prompts 50 --goodput ttft:500 --simulate " TANDEM_SOURCE_DIR
-                            "/models/simulated/qwen3-8b-h200.json";
+  const std::string flags = "--num-prompts 50 --goodput ttft:500 --simulate " +
+                            TreePath("models/simulated/qwen3-8b-h200.json");
   const CommandResult result = Sweep(flags);
   ASSERT_EQ(result.exit_status, 0) << result.output;
   EXPECT_EQ(ResultOf("unified-2")["result"]["simulated"], true);
@@ -89,7 +90,7 @@ TEST_F(BenchSweepTest, RunsOnTheVirtualClockAndGoesOnWhereItStopped) {
 
 TEST_F(BenchSweepTest, MapsAreWrittenAndBadOnesAreRefused) {
   const std::string machine =
-      " --simulate " TANDEM_SOURCE_DIR "/models/simulated/qwen3-8b-h200.json --out " + folder_;
+      " --simulate " + TreePath("models/simulated/qwen3-8b-h200.json") + " --out " + folder_;
   const CommandResult crossover = Shell(
       "bench crossover --links 1 --prompts 256 --loads 0.2 --num-prompts 10 --samples 1" + machine);
   EXPECT_EQ(crossover.exit_status, 0) << crossover.output;
@@ -144,4 +145,4 @@ TEST_F(BenchSweepTest, AServiceThatCannotStartIsReported) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::bench_sweep_test

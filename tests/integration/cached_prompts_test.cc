@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/test_cluster.h"
 
-namespace tandem {
+namespace tandem::cached_prompts_test {
 namespace {
 
 // About 200 tokens, none of them like those of another `salt`.
@@ -189,4 +189,4 @@ TEST_F(CachedPromptsTest, ACrowdedPoolAnswersAllTheSame) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cached_prompts_test

@@ -19,8 +19,9 @@
 #include "tests/support/read_file.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_certificates.h"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::chat_command_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -140,9 +141,9 @@ TEST_F(ChatCommandTest, AServerThatComesBackIsUsedAgain) {
 
 // tools/chat.sh looks for this line.
 TEST_F(ChatCommandTest, WhatUpNamesWhenItIsReadyIsTheCommandToChatWith) {
-  FILE* up = popen(fmt::format("{} up --model {}/models/sample --prefill 0 --decode 0 --port 0 "
+  FILE* up = popen(fmt::format("{} up --model {} --prefill 0 --decode 0 --port 0 "
                                "--http-port 0 2>&1 & echo $!; wait",
-                               DaemonBinary(), TANDEM_SOURCE_DIR)
+                               DaemonBinary(), SampleModel())
                        .c_str(),
                    "r");
   char line[1000] = "";
@@ -246,4 +247,4 @@ TEST_F(ChatOverTlsTest, HttpAndHttpsAreNotMixedUpSilently) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::chat_command_test

@@ -23,8 +23,9 @@
 #include "server/commands/child_process.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::command_line_test {
 namespace {
 
 using ::testing::AllOf;
@@ -34,8 +35,6 @@ using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-constexpr char kModel[] = TANDEM_SOURCE_DIR "/models/sample";
 
 #if defined(__has_feature)
 #define TANDEM_HAS_FEATURE(feature) __has_feature(feature)
@@ -94,7 +93,7 @@ TEST_F(CommandLineTest, GeneratePrintsTheTextAndErrorsAreOneLine) {
 }
 
 TEST_F(CommandLineTest, TokenizeAgreesWithTheServer) {
-  const CommandResult local = Shell(std::string("tokenize 'My dear Jane' --model ") + kModel);
+  const CommandResult local = Shell("tokenize 'My dear Jane' --model " + SampleModel());
   const CommandResult remote = Shell("tokenize 'My dear Jane'" + Server());
   EXPECT_EQ(local.exit_status, 0);
   EXPECT_EQ(local.output, remote.output);
@@ -108,7 +107,7 @@ TEST_F(CommandLineTest, ChatTemplatePrintsThePromptAndItsTokens) {
   const std::string messages =
       R"(echo '[{"role": "user", "content": "My dear <|begin_of_text|>Jane"}]' | )";
   const auto run = [&](const std::string& flags) {
-    return Shell("chat-template --model " + std::string(kModel) + " " + flags, messages);
+    return Shell("chat-template --model " + SampleModel() + " " + flags, messages);
   };
   EXPECT_EQ(run("").output, "<|begin_of_text|>My dear <|begin_of_text|>Jane\n");
   EXPECT_EQ(run("--parts").output,
@@ -117,7 +116,7 @@ TEST_F(CommandLineTest, ChatTemplatePrintsThePromptAndItsTokens) {
   EXPECT_EQ(ids.exit_status, 0);
   // The user's text has no control token, so it is longer than it would be with one.
   const CommandResult plain =
-      Shell("tokenize 'My dear <|begin_of_text|>Jane' --model " + std::string(kModel));
+      Shell("tokenize 'My dear <|begin_of_text|>Jane' --model " + SampleModel());
   EXPECT_GT(std::count(ids.output.begin(), ids.output.end(), ','),
             std::count(plain.output.begin(), plain.output.end(), ','));
 }
@@ -251,13 +250,13 @@ TEST_F(CommandLineTest, BadStartsSayWhatIsWrong) {
   EXPECT_THAT(model.output, StartsWith("error: NOT_FOUND: /nowhere"));
   const CommandResult pool = Shell(std::string("worker --role unified --router 127.0.0.1:1 "
                                                "--kv-tokens 3 --log-level off --model ") +
-                                   kModel + " 2>&1");
+                                   SampleModel() + " 2>&1");
   EXPECT_EQ(pool.exit_status, 1);
   EXPECT_THAT(pool.output, HasSubstr("--kv-tokens"));
   const CommandResult progress = Shell(std::string("worker --role unified --router 127.0.0.1:1 "
                                                    "--progress-seconds 0.2 --log-level off "
                                                    "--model ") +
-                                       kModel + " 2>&1");
+                                       SampleModel() + " 2>&1");
   EXPECT_EQ(progress.exit_status, 1);
   EXPECT_THAT(progress.output, HasSubstr("--progress-seconds 0.2: give at least 1, or off"));
   EXPECT_EQ(
@@ -266,7 +265,7 @@ TEST_F(CommandLineTest, BadStartsSayWhatIsWrong) {
       2);
   const std::string port = cluster_->address().substr(cluster_->address().rfind(':') + 1);
   const CommandResult taken =
-      Shell("router --log-level off --port " + port + " --model " + kModel + " 2>/dev/null");
+      Shell("router --log-level off --port " + port + " --model " + SampleModel() + " 2>/dev/null");
   EXPECT_EQ(taken.exit_status, 1);
   EXPECT_EQ(Shell("up --prefill 1 --decode 0 --unified 0 --model x 2>/dev/null").exit_status, 1);
 }
@@ -274,7 +273,7 @@ TEST_F(CommandLineTest, BadStartsSayWhatIsWrong) {
 TEST_F(CommandLineTest, UpSaysOnOneLineWhyItCannotStart) {
   for (const auto& [flags, said] :
        {std::pair(std::string("--model /nowhere"), "/nowhere"),
-        std::pair(std::string("--kv-tokens 3 --port 0 --model ") + kModel, "--kv-tokens")}) {
+        std::pair("--kv-tokens 3 --port 0 --model " + SampleModel(), "--kv-tokens")}) {
     const CommandResult failed = Shell("up --prefill 2 --decode 2 " + flags + " 2>&1");
     EXPECT_EQ(failed.exit_status, 1);
     EXPECT_EQ(std::count(failed.output.begin(), failed.output.end(), '\n'), 1) << failed.output;
@@ -284,8 +283,8 @@ TEST_F(CommandLineTest, UpSaysOnOneLineWhyItCannotStart) {
 
 TEST_F(CommandLineTest, AStartWithoutDescriptorsSaysSo) {
   const std::string worker = "worker --role unified --router 127.0.0.1:1 --log-level off --model " +
-                             std::string(kModel) + " 2>&1";
-  const std::string router = std::string("router --port 0 --model ") + kModel + " 2>&1";
+                             SampleModel() + " 2>&1";
+  const std::string router = "router --port 0 --model " + SampleModel() + " 2>&1";
   for (const int descriptors : {20, 32, 48}) {
     for (const std::string& command : {worker, router}) {
       const CommandResult refused = Shell(command, fmt::format("ulimit -n {};", descriptors));
@@ -300,7 +299,7 @@ TEST_F(CommandLineTest, AStartWithoutDescriptorsSaysSo) {
 TEST_F(CommandLineTest, AStartWithoutMemorySaysSo) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer takes terabytes of address space";
   const std::string worker = "worker --role unified --router 127.0.0.1:1 --log-level off --model " +
-                             std::string(kModel) + " 2>&1";
+                             SampleModel() + " 2>&1";
   for (const int megabytes : {200, 300}) {
     const CommandResult refused =
         Shell(worker, fmt::format("ulimit -v {}; timeout 60", megabytes * 1000));
@@ -323,8 +322,8 @@ bool HasThread(pid_t pid, const std::string& name) {
 
 TEST_F(CommandLineTest, AWorkerThatNoRouterKnowsEndsWhenItIsToldTo) {
   auto worker = ChildProcess::Start({"worker", "--role=unified", "--router=127.0.0.1:1",
-                                     "--log-level=off", std::string("--model=") + kModel},
-                                    TANDEM_BINARY);
+                                     "--log-level=off", "--model=" + SampleModel()},
+                                    DaemonBinary());
   ASSERT_TRUE(worker.ok()) << worker.status();
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   const auto wait_until = [deadline](const std::function<bool()>& over) {
@@ -347,8 +346,8 @@ TEST_F(CommandLineTest, AWorkerRegistersWithTheRoutersThatANameStandsFor) {
   const std::string port = cluster_->address().substr(cluster_->address().rfind(':') + 1);
   auto worker = ChildProcess::Start(
       {"worker", "--role=unified", "--name=by-name", "--router=dns:localhost:" + port,
-       "--profile-at-start=off", "--log-level=off", std::string("--model=") + kModel},
-      TANDEM_BINARY);
+       "--profile-at-start=off", "--log-level=off", "--model=" + SampleModel()},
+      DaemonBinary());
   ASSERT_TRUE(worker.ok()) << worker.status();
   EXPECT_NE(worker->TakeReadyLine(), "") << worker->failure();
   EXPECT_THAT(Shell("status" + Server()).output, HasSubstr("by-name"));
@@ -361,8 +360,8 @@ TEST_F(CommandLineTest, AWorkerRegistersWithTheRoutersThatANameStandsFor) {
 TEST_F(CommandLineTest, AWorkerWithoutItsSharedMemorySaysHowToGoOn) {
   // No file of more than half a megabyte: shared memory is one.
   const std::string limited = "ulimit -f 1024;";
-  const std::string worker = " --kv-buffer-bytes=12MiB --log-level off --model " +
-                             std::string(kModel) + " --router 127.0.0.1:1 2>&1";
+  const std::string worker = " --kv-buffer-bytes=12MiB --log-level off --model " + SampleModel() +
+                             " --router 127.0.0.1:1 2>&1";
   const CommandResult relay =
       Shell("worker --role prefill --kv-transport=shm,tcp" + worker, limited);
   EXPECT_EQ(relay.exit_status, 1);
@@ -453,7 +452,7 @@ TEST_F(CommandLineTest, AWorkerThatWouldTakeMoreMemoryThanThereIsSaysOfWhat) {
   const CommandResult refused = Shell(fmt::format(
       "worker --role unified --router 127.0.0.1:1 --log-level off --model {} --kv-bytes={} "
       "--host-kv-bytes={} 2>&1",
-      kModel, limit / 10 * 6, limit / 10 * 6));
+      SampleModel(), limit / 10 * 6, limit / 10 * 6));
   EXPECT_EQ(refused.exit_status, 1);
   EXPECT_THAT(refused.output, StartsWith("error: RESOURCE_EXHAUSTED: this worker would take "));
   EXPECT_THAT(refused.output, HasSubstr("--host-kv-bytes"));
@@ -489,9 +488,9 @@ void KillAndWaitForAnother(const ChildProcess& up, Client& client, const std::st
 
 TEST(UpTest, RestartsWhatDiesAndLeavesNothingBehind) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans of `up` would become ours
-  auto up = ChildProcess::Start({"up", std::string("--model=") + kModel, "--port=0", "--prefill=0",
+  auto up = ChildProcess::Start({"up", "--model=" + SampleModel(), "--port=0", "--prefill=0",
                                  "--decode=0", "--log-level=off", "--threads=1"},
-                                TANDEM_BINARY);
+                                DaemonBinary());
   ASSERT_TRUE(up.ok()) << up.status();
   const std::string address = up->TakeReadyLine();
   ASSERT_FALSE(address.empty());
@@ -521,10 +520,10 @@ TEST(UpTest, RouterAndWorkersGetTheFlagsThatWereGivenAndNoOthers) {
   const std::string file = testing::TempDir() + "tandem_up_" + std::to_string(getpid());
   std::ofstream(file) << "[up]\nmax-choices = 2\nmax-waiting = 7\n";
   auto up = ChildProcess::Start(
-      {"up", std::string("--model=") + kModel, "--port=0", "--prefill=0", "--decode=0",
-       "--log-level=off", "--threads=1", "--policy=round-robin", "--answer-buffer-bytes=1MiB",
-       "--max-streams=100", "--batch-invariant", "--config=" + file},
-      TANDEM_BINARY);
+      {"up", "--model=" + SampleModel(), "--port=0", "--prefill=0", "--decode=0", "--log-level=off",
+       "--threads=1", "--policy=round-robin", "--answer-buffer-bytes=1MiB", "--max-streams=100",
+       "--batch-invariant", "--config=" + file},
+      DaemonBinary());
   ASSERT_TRUE(up.ok()) << up.status();
   const std::string address = up->TakeReadyLine();
   ASSERT_FALSE(address.empty());
@@ -559,24 +558,24 @@ TEST(UpTest, AFlagOfTheRouterThatCannotBeIsRefusedAtOnce) {
   const CommandResult policy = Shell("up --model x --policy best 2>&1");
   EXPECT_EQ(policy.exit_status, 2);
   EXPECT_THAT(policy.output, HasSubstr("--policy"));
-  const std::string classic = std::string("up --port 0 --policy classic --model ") + kModel;
+  const std::string classic = "up --port 0 --policy classic --model " + SampleModel();
   const CommandResult without = Shell(classic + " 2>&1");
   EXPECT_EQ(without.exit_status, 1);
   EXPECT_THAT(without.output, HasSubstr("give --classic-parameters FILE"));
   const CommandResult missing = Shell(classic + " --classic-parameters /no/file 2>&1");
   EXPECT_EQ(missing.exit_status, 1);
   EXPECT_THAT(missing.output, HasSubstr("--classic-parameters=/no/file"));
-  const CommandResult lease = Shell(
-      std::string("up --port 0 --lease-ms 999 --heartbeat-ms 500 --model ") + kModel + " 2>&1");
+  const CommandResult lease =
+      Shell("up --port 0 --lease-ms 999 --heartbeat-ms 500 --model " + SampleModel() + " 2>&1");
   EXPECT_EQ(lease.exit_status, 1);
   EXPECT_THAT(lease.output, AllOf(HasSubstr("--lease-ms 999"), HasSubstr("--heartbeat-ms 500")));
 }
 
 TEST(UpTest, NothingOutlivesAKilledSupervisor) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  auto up = ChildProcess::Start({"up", std::string("--model=") + kModel, "--port=0", "--prefill=0",
+  auto up = ChildProcess::Start({"up", "--model=" + SampleModel(), "--port=0", "--prefill=0",
                                  "--decode=0", "--log-level=off", "--threads=1"},
-                                TANDEM_BINARY);
+                                DaemonBinary());
   ASSERT_TRUE(up.ok()) << up.status();
   ASSERT_FALSE(up->TakeReadyLine().empty());
   up->Signal(SIGKILL);
@@ -585,10 +584,10 @@ TEST(UpTest, NothingOutlivesAKilledSupervisor) {
 
 TEST(DemoTest, AllChecksHold) {
   const CommandResult demo =
-      Shell(std::string("demo --max-tokens 16 --model ") + kModel + " 2>/dev/null");
+      Shell("demo --max-tokens 16 --model " + SampleModel() + " 2>/dev/null");
   EXPECT_EQ(demo.exit_status, 0) << demo.output;
   EXPECT_THAT(demo.output, HasSubstr("All held."));
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::command_line_test

@@ -18,9 +18,10 @@
 #include "server/commands/child_process.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
+#include "tests/support/tree.h"
 #include "transfer/media/tcp/socket.h"
 
-namespace tandem {
+namespace tandem::config_file_integration_test {
 namespace {
 
 using testing::AnyOf;
@@ -29,8 +30,6 @@ using testing::HasSubstr;
 using testing::IsSupersetOf;
 using testing::Not;
 using testing::StartsWith;
-
-constexpr char kModel[] = TANDEM_SOURCE_DIR "/models/sample";
 
 // A file of this process and test that is gone afterwards.
 class WrittenFile {
@@ -87,21 +86,21 @@ kv-tokens = 4096
 role = decode
 max-waiting = 7
 )",
-                     kModel, router);
+                     SampleModel(), router);
 }
 
 TEST(ConfigFileIntegrationTest, ARouterAndWorkersOfOneFileAnswerARequest) {
   const WrittenFile file(FileWith("127.0.0.1:1"));
-  auto router = ChildProcess::Start({"router", "--config", file.path()}, TANDEM_BINARY);
+  auto router = ChildProcess::Start({"router", "--config", file.path()}, DaemonBinary());
   ASSERT_TRUE(router.ok()) << router.status();
   const std::string address = router->TakeReadyLine();
   ASSERT_FALSE(address.empty()) << router->failure();
   file.Write(FileWith(address));
   auto prefill =
-      ChildProcess::Start({"worker", "--role=prefill", "--config", file.path()}, TANDEM_BINARY);
+      ChildProcess::Start({"worker", "--role=prefill", "--config", file.path()}, DaemonBinary());
   // The file says its role.
   auto decode =
-      ChildProcess::Start({"worker", "--name=second", "--config", file.path()}, TANDEM_BINARY);
+      ChildProcess::Start({"worker", "--name=second", "--config", file.path()}, DaemonBinary());
   ASSERT_TRUE(prefill.ok() && decode.ok());
   ASSERT_FALSE(prefill->TakeReadyLine().empty()) << prefill->failure();
   ASSERT_FALSE(decode->TakeReadyLine().empty()) << decode->failure();
@@ -136,8 +135,8 @@ max-sequences = 3
 unified = 0
 no-http = true
 )",
-                                     kModel));
-  auto up = ChildProcess::Start({"up", "--config", file.path(), "--max-waiting=7"}, TANDEM_BINARY);
+                                     SampleModel()));
+  auto up = ChildProcess::Start({"up", "--config", file.path(), "--max-waiting=7"}, DaemonBinary());
   ASSERT_TRUE(up.ok()) << up.status();
   ASSERT_FALSE(up->TakeReadyLine().empty()) << up->failure();
   const auto router = ArgumentsOfChild(up->pid(), "router");
@@ -168,8 +167,8 @@ void ReplaceOnce(const std::string& what, const std::string& with, std::string& 
 
 TEST(ConfigFileIntegrationTest, TheExampleOfTheDocsIsInOrder) {
   const WrittenFile access("access", "{\"usual_tenant\": {\"max_in_flight\": 16}}");
-  std::string text = ExampleOf(TANDEM_SOURCE_DIR "/docs/configuration.md");
-  ReplaceOnce("/srv/models/my-model", kModel, text);
+  std::string text = ExampleOf(TreePath("docs/configuration.md"));
+  ReplaceOnce("/srv/models/my-model", SampleModel(), text);
   ReplaceOnce("/etc/tandem/access.json", access.path(), text);
   const WrittenFile file(text);
   const CommandResult checked =
@@ -199,7 +198,7 @@ advertise = 10.0.0.3
 [worker.name.wrong]
 router = 10.0.0.1
 )",
-                                     kModel));
+                                     SampleModel()));
   const CommandResult checked = Shell("check --skip-ports --config " + file.path());
   EXPECT_EQ(checked.exit_status, 1);
   EXPECT_THAT(checked.output, HasSubstr("error: router: --lease-ms 10: "));
@@ -224,7 +223,7 @@ max-context = 99999
 role = decode
 max-context = 1024
 )",
-                                     kModel));
+                                     SampleModel()));
   const std::string command = "check --config " + file.path();
   const CommandResult named = Shell(command + " --part second --kv-tokens 2048");
   EXPECT_EQ(named.exit_status, 0) << named.output;
@@ -240,7 +239,7 @@ TEST(ConfigFileIntegrationTest, CheckFindsAPortThatIsTaken) {
   const auto taken = ListenEverywhere("127.0.0.1", 0);
   ASSERT_TRUE(taken.ok()) << taken.status();
   const std::string command =
-      fmt::format("check --model {} --port {}", kModel, LocalPort(taken->front()));
+      fmt::format("check --model {} --port {}", SampleModel(), LocalPort(taken->front()));
   const CommandResult asked = Shell(command);
   EXPECT_EQ(asked.exit_status, 1);
   EXPECT_THAT(asked.output,
@@ -265,7 +264,7 @@ TEST(ConfigFileIntegrationTest, AValueThatCannotBeIsRefusedWithItsLine) {
 }
 
 TEST(ConfigFileIntegrationTest, ASwitchThatIsOffOnTheCommandLineBeatsTheFile) {
-  const WrittenFile file(fmt::format("[chat-template]\nmodel = {}\nparts = true\n", kModel));
+  const WrittenFile file(fmt::format("[chat-template]\nmodel = {}\nparts = true\n", SampleModel()));
   const std::string input = R"(echo '[{"role": "user", "content": "Jane"}]' | )";
   const std::string command = "chat-template --config " + file.path();
   EXPECT_THAT(Shell(command, input).output, HasSubstr("input "));
@@ -273,4 +272,4 @@ TEST(ConfigFileIntegrationTest, ASwitchThatIsOffOnTheCommandLineBeatsTheFile) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::config_file_integration_test

@@ -19,10 +19,11 @@
 #include "tests/support/http_peer.h"
 #include "tests/support/raw_connections.h"
 #include "tests/support/test_cluster.h"
+#include "tests/support/tree.h"
 #include "tests/support/wrapped_binary.h"
 #include "transfer/media/tcp/socket.h"
 
-namespace tandem {
+namespace tandem::connections_test {
 namespace {
 
 constexpr int kDescriptors = 128;  // of each process
@@ -188,9 +189,9 @@ TEST(ConnectionsTest, IdleAndSilentConnectionsAreClosed) {
 class RouterOn {
  public:
   explicit RouterOn(const std::string& host)
-      : process_(*ChildProcess::Start({"router", "--host=" + host, "--port=0", "--log-level=off",
-                                       "--model=" TANDEM_SOURCE_DIR "/models/sample"},
-                                      DaemonBinary())) {
+      : process_(*ChildProcess::Start(
+            {"router", "--host=" + host, "--port=0", "--log-level=off", "--model=" + SampleModel()},
+            DaemonBinary())) {
     const std::string address = process_.TakeReadyLine();
     port_ = address.substr(address.rfind(':') + 1);
   }
@@ -223,4 +224,4 @@ TEST(ConnectionsTest, TheUnspecifiedAddressOfIpv6ServesBothVersions) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::connections_test

@@ -16,6 +16,7 @@
 #include "tests/support/read_file.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
+#include "tests/support/tree.h"
 
 namespace tandem {
 namespace {
@@ -24,7 +25,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::string kModel = TANDEM_SOURCE_DIR "/models/sample";
 // Steps of each size that decodes are filled up to run at the start, which takes long on this GPU.
 const std::string kFewSizes = "--max-sequences=8";
 
@@ -36,7 +36,7 @@ CommandResult Ended(const std::string& command) {
 // A worker that cannot start.
 CommandResult Worker(const std::string& binary, const std::string& flags) {
   return Ended(binary + " worker --role unified --router 127.0.0.1:1 --log-level=error --model=" +
-               kModel + " " + flags);
+               SampleModel() + " " + flags);
 }
 
 int CountLines(const std::string& text) {
@@ -45,8 +45,8 @@ int CountLines(const std::string& text) {
 
 TEST(EmulatedDaemonTest, ServesWhatTransformersSays) {
   const nlohmann::json golden =
-      ParseJson(ReadFile(TANDEM_SOURCE_DIR "/tests/golden/logits/sample.json"))["cases"][0];
-  TestCluster cluster({.binary = TANDEM_EMULATED_BINARY,
+      ParseJson(ReadFile(TreePath("tests/golden/logits/sample.json")))["cases"][0];
+  TestCluster cluster({.binary = EmulatedDaemonBinary(),
                        .prefill = 0,
                        .decode = 0,
                        .unified = 1,
@@ -67,7 +67,7 @@ TEST(EmulatedDaemonTest, ServesWhatTransformersSays) {
 
 TEST(EmulatedDaemonTest, TwoWorkersShareTheDevice) {
   TestCluster cluster(
-      {.binary = TANDEM_EMULATED_BINARY,
+      {.binary = EmulatedDaemonBinary(),
        .prefill = 0,
        .decode = 0,
        .unified = 2,
@@ -79,9 +79,9 @@ TEST(EmulatedDaemonTest, TwoWorkersShareTheDevice) {
 }
 
 TEST(EmulatedDaemonTest, UpStartsOneUnifiedWorker) {
-  auto up = ChildProcess::Start(
-      {"up", "--device=cuda", "--port=0", "--profile-at-start=off", "--model=" + kModel, kFewSizes},
-      TANDEM_EMULATED_BINARY);
+  auto up = ChildProcess::Start({"up", "--device=cuda", "--port=0", "--profile-at-start=off",
+                                 "--model=" + SampleModel(), kFewSizes},
+                                EmulatedDaemonBinary());
   ASSERT_TRUE(up.ok()) << up.status();
   Client client(up->TakeReadyLine());
   const auto status = client.GetStatus(std::chrono::minutes(1));
@@ -96,7 +96,7 @@ TEST(EmulatedDaemonTest, UpStartsOneUnifiedWorker) {
 }
 
 TEST(EmulatedDaemonTest, ADeviceThatIsNotThereIsAnErrorOfOneLine) {
-  const std::string binary = TANDEM_EMULATED_BINARY;
+  const std::string binary = EmulatedDaemonBinary();
   const CommandResult seventh = Worker(binary, "--device cuda:7");
   EXPECT_NE(seventh.exit_status, 0);
   EXPECT_THAT(seventh.output, AllOf(HasSubstr("cuda:7"), HasSubstr("cuda:0")));
@@ -108,23 +108,23 @@ TEST(EmulatedDaemonTest, ADeviceThatIsNotThereIsAnErrorOfOneLine) {
 }
 
 TEST(EmulatedDaemonTest, WhatDoesNotFitIsAnErrorOfOneLine) {
-  const CommandResult pool = Worker(TANDEM_EMULATED_BINARY, "--device cuda:0 --kv-bytes 40GiB");
+  const CommandResult pool = Worker(EmulatedDaemonBinary(), "--device cuda:0 --kv-bytes 40GiB");
   EXPECT_NE(pool.exit_status, 0);
   EXPECT_THAT(pool.output, AllOf(HasSubstr("cuda:0"), HasSubstr("GB"), HasSubstr("free")));
   EXPECT_EQ(CountLines(pool.output), 1) << pool.output;
   const CommandResult fraction =
-      Worker(TANDEM_EMULATED_BINARY, "--device cuda:0 --device-memory-fraction 0.01");
+      Worker(EmulatedDaemonBinary(), "--device cuda:0 --device-memory-fraction 0.01");
   EXPECT_NE(fraction.exit_status, 0);
   EXPECT_THAT(fraction.output, HasSubstr("raise --device-memory-fraction"));
   EXPECT_EQ(CountLines(fraction.output), 1) << fraction.output;
 }
 
 TEST(EmulatedDaemonTest, BuffersThatHoldNoConnectionAreRefusedWithTheLeastThatDo) {
-  const CommandResult refused = Ended(std::string(TANDEM_EMULATED_BINARY) +
+  const CommandResult refused = Ended(EmulatedDaemonBinary() +
                                       " worker --role prefill --router 127.0.0.1:1 "
                                       "--log-level=error --device cuda:0 --kv-transport=shm "
                                       "--kv-buffer-bytes=4MiB --model=" +
-                                      kModel);
+                                      SampleModel());
   EXPECT_NE(refused.exit_status, 0);
   EXPECT_THAT(refused.output, AllOf(HasSubstr("--kv-buffer-bytes=4194304"), HasSubstr("16777216")));
   EXPECT_EQ(CountLines(refused.output), 1) << refused.output;
@@ -135,9 +135,9 @@ void ExpectHandoffsAsTransformersSays(const std::string& transport,
                                       std::vector<std::string> prefill_flags = {},
                                       std::vector<std::string> decode_flags = {}) {
   const nlohmann::json golden =
-      ParseJson(ReadFile(TANDEM_SOURCE_DIR "/tests/golden/logits/sample.json"))["cases"][0];
+      ParseJson(ReadFile(TreePath("tests/golden/logits/sample.json")))["cases"][0];
   TestCluster cluster(
-      {.binary = TANDEM_EMULATED_BINARY,
+      {.binary = EmulatedDaemonBinary(),
        .prefill = 1,
        .decode = 1,
        .unified = 0,
@@ -173,10 +173,10 @@ INSTANTIATE_TEST_SUITE_P(Transports, EmulatedHandoffTest,
                          [](const auto& info) { return info.param; });
 
 TEST(EmulatedDaemonTest, UpStartsTheWorkersThatItIsAskedFor) {
-  auto up =
-      ChildProcess::Start({"up", "--device=cuda", "--prefill=1", "--decode=1", "--unified=0",
-                           "--port=0", "--profile-at-start=off", "--model=" + kModel, kFewSizes},
-                          TANDEM_EMULATED_BINARY);
+  auto up = ChildProcess::Start(
+      {"up", "--device=cuda", "--prefill=1", "--decode=1", "--unified=0", "--port=0",
+       "--profile-at-start=off", "--model=" + SampleModel(), kFewSizes},
+      EmulatedDaemonBinary());
   ASSERT_TRUE(up.ok()) << up.status();
   Client client(up->TakeReadyLine());
   const Outcome outcome = Ask(client, TextRequest("It was a", v1::ROUTE_DISAGGREGATED, 4));
@@ -188,25 +188,26 @@ TEST(EmulatedDaemonTest, UpStartsTheWorkersThatItIsAskedFor) {
 }
 
 TEST(EmulatedDaemonTest, DemoComparesItsRoutesOnTheDeviceThatItIsGiven) {
-  const CommandResult demo = Ended(std::string(TANDEM_EMULATED_BINARY) +
-                                   " demo --device=cuda:0 --max-tokens=4 --model=" + kModel);
+  const CommandResult demo = Ended(EmulatedDaemonBinary() +
+                                   " demo --device=cuda:0 --max-tokens=4 --model=" + SampleModel());
   EXPECT_EQ(demo.exit_status, 0) << demo.output;
   EXPECT_THAT(demo.output, AllOf(HasSubstr("device cuda:0"), HasSubstr("All held.")));
 }
 
 TEST(EmulatedDaemonTest, DemoOnADeviceThatIsNotThereEndsWithTheReason) {
-  const CommandResult demo = Ended(TANDEM_BINARY " demo --device=cuda:7 --model=" + kModel);
+  const CommandResult demo =
+      Ended(DaemonBinary() + " demo --device=cuda:7 --model=" + SampleModel());
   EXPECT_NE(demo.exit_status, 0);
   EXPECT_THAT(demo.output, HasSubstr("cuda:7"));
 }
 
 // The binary as it is built here, on a machine that may have no GPU.
 TEST(EmulatedDaemonTest, WithoutADriverTheAnswerIsNotTheCpu) {
-  const std::string version = Ended(TANDEM_BINARY " version").output;
+  const std::string version = Ended(DaemonBinary() + " version").output;
   if (version.find("devices: cpu, cuda") != std::string::npos) {
     GTEST_SKIP() << "this machine has a GPU";
   }
-  const CommandResult worker = Worker(TANDEM_BINARY, "--device cuda");
+  const CommandResult worker = Worker(DaemonBinary(), "--device cuda");
   EXPECT_NE(worker.exit_status, 0);
   EXPECT_THAT(worker.output, AllOf(HasSubstr("cuda:0"), HasSubstr("--device cpu")));
   EXPECT_EQ(CountLines(worker.output), 1) << worker.output;
@@ -215,7 +216,7 @@ TEST(EmulatedDaemonTest, WithoutADriverTheAnswerIsNotTheCpu) {
 }
 
 TEST(EmulatedDaemonTest, VersionNamesTheDevices) {
-  const CommandResult version = Ended(TANDEM_EMULATED_BINARY " version");
+  const CommandResult version = Ended(EmulatedDaemonBinary() + " version");
   EXPECT_EQ(version.exit_status, 0);
   EXPECT_THAT(version.output, AllOf(HasSubstr("devices: cpu, cuda:0"), Not(HasSubstr("no GPU"))));
 }

@@ -14,7 +14,7 @@
 #include "tandem/v1/inference.grpc.pb.h"
 #include "tests/support/test_cluster.h"
 
-namespace tandem {
+namespace tandem::endings_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -237,4 +237,4 @@ TEST(EndingsTest, WorkersDrainBeforeTheyEnd) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::endings_test

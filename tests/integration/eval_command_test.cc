@@ -14,7 +14,7 @@
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
 
-namespace tandem {
+namespace tandem::eval_command_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -193,4 +193,4 @@ TEST_F(EvalCommandTest, ForcedTokensThatContradictTheRequestAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::eval_command_test

@@ -15,15 +15,14 @@
 #include "tests/support/shell.h"
 #include "tests/support/test_certificates.h"
 #include "tests/support/test_cluster.h"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::fleet_tls_test {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-constexpr char kModel[] = TANDEM_SOURCE_DIR "/models/sample";
 
 std::vector<std::string> Flags(const TlsFiles& files) {
   return {"--tls-cert=" + files.cert, "--tls-key=" + files.key, "--tls-ca=" + files.ca};
@@ -102,10 +101,9 @@ TEST_F(FleetTlsTest, AWorkerUnderAnotherNameDoesNotJoin) {
                        .unified = 0,
                        .router_flags = Flags(router_),
                        .client_tls = {.ca = ours_.ca_file()}});
-  std::vector<std::string> arguments = {"worker",           "--role=unified",
-                                        "--name=unified-0", "--router=" + cluster.address(),
-                                        "--threads=1",      "--profile-at-start=off",
-                                        "--log-level=off",  std::string("--model=") + kModel};
+  std::vector<std::string> arguments = {
+      "worker",      "--role=unified",         "--name=unified-0", "--router=" + cluster.address(),
+      "--threads=1", "--profile-at-start=off", "--log-level=off",  "--model=" + SampleModel()};
   for (const std::string& flag : Flags(prefill_)) arguments.push_back(flag);
   auto worker = ChildProcess::Start(arguments, DaemonBinary());
   ASSERT_TRUE(worker.ok()) << worker.status();
@@ -123,7 +121,7 @@ TEST_F(FleetTlsTest, UpServesWithOneCertificateForAllItsProcesses) {
   const TlsFiles up_files =
       ours_.IssueFor("up", {"spiffe://tandem/router/up", "spiffe://tandem/worker/*"});
   std::vector<std::string> arguments = {"up",
-                                        std::string("--model=") + kModel,
+                                        "--model=" + SampleModel(),
                                         "--port=0",
                                         "--http-port=0",
                                         "--prefill=1",
@@ -187,7 +185,7 @@ TEST_F(FleetTlsTest, CertificatesAreReplacedWithoutARestart) {
 }
 
 TEST_F(FleetTlsTest, FlagsThatDoNotGoTogetherAreRefused) {
-  const std::string model = std::string(" --log-level off --model ") + kModel;
+  const std::string model = " --log-level off --model " + SampleModel();
   for (const std::string command : {"router", "up", "worker --role unified --router 127.0.0.1:1"}) {
     const CommandResult result = Shell(command + model + " --tls-cert x.pem 2>&1");
     EXPECT_EQ(result.exit_status, 1) << command;
@@ -223,4 +221,4 @@ TEST_F(FleetTlsTest, CertsMakesCertificatesForAFleet) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::fleet_tls_test

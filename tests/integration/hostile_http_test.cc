@@ -20,7 +20,7 @@
 #include "tests/support/http_cluster_fixture.h"
 #include "tests/support/sanitized.h"
 
-namespace tandem {
+namespace tandem::hostile_http_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -432,4 +432,4 @@ TEST_F(HostileHttpTest, AClientThatGoesInTheMiddleOfAnAnswerIsCancelled) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::hostile_http_test

@@ -20,7 +20,7 @@
 #include "tests/support/hostile_peer.h"
 #include "tests/support/raw_peer.h"
 
-namespace tandem {
+namespace tandem::hostile_peers_test {
 namespace {
 
 using grpc::StatusCode;
@@ -225,4 +225,4 @@ TEST_F(HostilePeersTest, FramesOfForeignHandOffsAreRejected) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::hostile_peers_test

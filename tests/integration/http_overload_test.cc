@@ -19,7 +19,7 @@
 #include "tests/support/sanitized.h"
 #include "tests/support/test_cluster.h"
 
-namespace tandem {
+namespace tandem::http_overload_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -195,4 +195,4 @@ TEST_F(HttpOverloadTest, WhatWaitsToBeTokenizedWhenTheRouterEndsIsAnswered) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::http_overload_test

@@ -13,8 +13,9 @@
 #include "gtest/gtest.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::inspect_kv_test {
 namespace {
 
 using ::testing::AllOf;
@@ -158,11 +159,11 @@ TEST(InspectKvTest, WrongUseIsNamed) {
   EXPECT_THAT(Shell("inspect kv --file /proc/self/exe 2>&1 >/dev/null").output,
               HasSubstr("no dump of KV"));
   const CommandResult no_directory =
-      Shell("worker --role prefill --model " TANDEM_SOURCE_DIR
-            "/models/sample --kv-dump /nowhere --router 127.0.0.1:1 2>&1 >/dev/null");
+      Shell("worker --role prefill --model " + SampleModel() +
+            " --kv-dump /nowhere --router 127.0.0.1:1 2>&1 >/dev/null");
   EXPECT_EQ(no_directory.exit_status, 1);
   EXPECT_THAT(no_directory.output, HasSubstr("--kv-dump=/nowhere: no file can be written there"));
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::inspect_kv_test

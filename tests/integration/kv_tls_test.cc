@@ -14,13 +14,12 @@
 #include "tests/support/shell.h"
 #include "tests/support/test_certificates.h"
 #include "tests/support/test_cluster.h"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::kv_tls_test {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr char kModel[] = TANDEM_SOURCE_DIR "/models/sample";
 
 class KvTlsTest : public testing::Test {
  protected:
@@ -57,7 +56,7 @@ class KvTlsTest : public testing::Test {
 
 TEST_F(KvTlsTest, UpServesWithIt) {
   std::vector<std::string> arguments = {"up",
-                                        std::string("--model=") + kModel,
+                                        "--model=" + SampleModel(),
                                         "--port=0",
                                         "--prefill=1",
                                         "--decode=1",
@@ -66,7 +65,7 @@ TEST_F(KvTlsTest, UpServesWithIt) {
                                         "--log-level=off",
                                         "--kv-transport=tcp"};
   for (std::string& flag : Flags(ours_.Issue("worker"))) arguments.push_back(std::move(flag));
-  auto up = ChildProcess::Start(arguments, TANDEM_BINARY);
+  auto up = ChildProcess::Start(arguments, DaemonBinary());
   ASSERT_TRUE(up.ok()) << up.status();
   const std::string address = up->TakeReadyLine();
   ASSERT_FALSE(address.empty());
@@ -103,8 +102,8 @@ TEST_F(KvTlsTest, AWorkerOfAForeignAuthorityIsNotReached) {
 TEST_F(KvTlsTest, OneFlagAloneIsRefusedNamingAllThree) {
   for (const std::string flag : {"--kv-tls-cert", "--kv-tls-key", "--kv-tls-ca"}) {
     for (const std::string command : {"up", "worker --role unified --router 127.0.0.1:1"}) {
-      const CommandResult result =
-          Shell(fmt::format("{} --log-level off {}=x.pem --model {} 2>&1", command, flag, kModel));
+      const CommandResult result = Shell(
+          fmt::format("{} --log-level off {}=x.pem --model {} 2>&1", command, flag, SampleModel()));
       EXPECT_EQ(result.exit_status, 1) << command << flag;
       EXPECT_THAT(result.output,
                   HasSubstr("TLS needs --kv-tls-cert, --kv-tls-key and --kv-tls-ca, or none"));
@@ -113,4 +112,4 @@ TEST_F(KvTlsTest, OneFlagAloneIsRefusedNamingAllThree) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kv_tls_test

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/test_cluster.h"
 
-namespace tandem {
+namespace tandem::large_prompts_test {
 namespace {
 
 constexpr int kClients = 24;
@@ -114,4 +114,4 @@ TEST_F(LargePromptsTest, TextsToTokenizeWaitWithinABoundAndLeaveHeartbeatsAlone)
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::large_prompts_test

@@ -14,12 +14,11 @@
 #include "gtest/gtest.h"
 #include "server/commands/child_process.h"
 #include "tests/support/test_cluster.h"
+#include "tests/support/tree.h"
 #include "tests/support/wrapped_binary.h"
 
-namespace tandem {
+namespace tandem::log_test {
 namespace {
-
-constexpr char kModel[] = TANDEM_SOURCE_DIR "/models/sample";
 
 // A named pipe that takes 4 KiB, for the stderr of processes.
 class SmallPipe {
@@ -71,7 +70,7 @@ int AwaitExit(pid_t pid) {
 
 TEST(LogTest, UpAndItsWorkersGoOnWhenTheReaderOfTheirLogHasGone) {
   SmallPipe pipe;
-  auto up = ChildProcess::Start({"up", std::string("--model=") + kModel, "--port=0", "--prefill=0",
+  auto up = ChildProcess::Start({"up", "--model=" + SampleModel(), "--port=0", "--prefill=0",
                                  "--decode=0", "--threads=1", "--log-level=info"},
                                 WrappedBinary("", pipe.AsStderr()));
   ASSERT_TRUE(up.ok()) << up.status();
@@ -99,4 +98,4 @@ TEST(LogTest, UpAndItsWorkersGoOnWhenTheReaderOfTheirLogHasGone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::log_test

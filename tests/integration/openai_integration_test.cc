@@ -12,7 +12,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/support/http_cluster_fixture.h"
 
-namespace tandem {
+namespace tandem::openai_integration_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -435,4 +435,4 @@ TEST_F(OpenAiTest, AClientThatLeavesFreesItsBlocks) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::openai_integration_test

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/test_cluster.h"
 
-namespace tandem {
+namespace tandem::overload_test {
 namespace {
 
 constexpr int kRequests = 64;
@@ -110,4 +110,4 @@ TEST_F(OverloadTest, WhatJustFitsThePoolIsServedAndHoldsUpNobody) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::overload_test

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/test_cluster.h"
 
-namespace tandem {
+namespace tandem::prefix_routing_test {
 namespace {
 
 constexpr int32_t kPrefixTokens = 192;  // 12 blocks
@@ -96,4 +96,4 @@ TEST(PrefixRoutingTest, ASessionStaysOnItsWorkersWhateverThePolicy) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::prefix_routing_test

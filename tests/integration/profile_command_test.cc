@@ -13,16 +13,17 @@
 #include "tests/support/read_file.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::profile_command_test {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr char kSmall[] =
-    "profile --model " TANDEM_SOURCE_DIR
-    "/models/sample --quick --threads 1 --max-step-tokens 32 --max-sequences 8 --max-context 64";
+const std::string kSmall =
+    "profile --model " + SampleModel() +
+    " --quick --threads 1 --max-step-tokens 32 --max-sequences 8 --max-context 64";
 
 // A profile takes seconds, so all tests look at the files of one.
 class ProfileCommandTest : public testing::Test {
@@ -42,10 +43,10 @@ class ProfileCommandTest : public testing::Test {
 
   // Equal digests: simulated requests took the same steps at the same times.
   static std::string SimulatedDigest(const std::string& file, const std::string& flags) {
-    const CommandResult run = Shell(fmt::format(
-        "simulate --fleet unified=1:{} --model {}/models/sample --kv-tokens 4096 --num-prompts 4 "
-        "--input-len 32 --output-len 8 {} 2>&1",
-        file, TANDEM_SOURCE_DIR, flags));
+    const CommandResult run = Shell(
+        fmt::format("simulate --fleet unified=1:{} --model {} --kv-tokens 4096 --num-prompts 4 "
+                    "--input-len 32 --output-len 8 {} 2>&1",
+                    file, SampleModel(), flags));
     EXPECT_EQ(run.exit_status, 0) << run.output;
     const size_t digest = run.output.find("Digest");
     EXPECT_NE(digest, std::string::npos) << run.output;
@@ -128,9 +129,9 @@ TEST_F(ProfileCommandTest, WorkersPredictFromAFileThatFitsAndRefuseOneThatDoesNo
 
   const auto worker = [&](const std::string& flags) {
     return Shell(
-        fmt::format("worker --role unified --log-level off --model {}/models/sample "
+        fmt::format("worker --role unified --log-level off --model {} "
                     "--router {} {} 2>&1",
-                    TANDEM_SOURCE_DIR, cluster.address(), flags));
+                    SampleModel(), cluster.address(), flags));
   };
   const CommandResult other =
       worker(fmt::format("--threads 1 --block-tokens 32 --cost-model {}", out));
@@ -172,4 +173,4 @@ TEST_F(ProfileCommandTest, RefusesBadFlagsBeforeItMeasures) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::profile_command_test

@@ -13,7 +13,7 @@
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
 
-namespace tandem {
+namespace tandem::request_options_test {
 namespace {
 
 using ::testing::Contains;
@@ -145,4 +145,4 @@ TEST_F(RequestOptionsTest, WhatDoesNotGoTogetherIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::request_options_test

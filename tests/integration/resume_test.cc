@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/test_cluster.h"
 
-namespace tandem {
+namespace tandem::resume_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -265,4 +265,4 @@ TEST_F(ResumeTest, AWorkerThatIsShutDownEndsWhatNobodyElseCanTake) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::resume_test

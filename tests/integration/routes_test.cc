@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/test_cluster.h"
 
-namespace tandem {
+namespace tandem::routes_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -231,4 +231,4 @@ TEST_F(RoutesTest, BadRequestsAreRefusedByFieldAndNothingElseChanges) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::routes_test

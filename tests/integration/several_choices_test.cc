@@ -8,7 +8,7 @@
 #include "model/transformer/sampler.h"
 #include "tests/support/test_cluster.h"
 
-namespace tandem {
+namespace tandem::several_choices_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -275,4 +275,4 @@ TEST_F(SeveralChoicesTest, BadChoicesAreRefusedByField) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::several_choices_test

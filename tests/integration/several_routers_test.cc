@@ -14,8 +14,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/test_cluster.h"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::several_routers_test {
 namespace {
 
 using ::testing::Each;
@@ -29,9 +30,7 @@ constexpr Client::Timeout kLimit = std::chrono::minutes(1);
 class SecondRouter {
  public:
   // what: of the model that is served.
-  explicit SecondRouter(const std::string& what = fmt::format("--model={}/models/sample",
-                                                              TANDEM_SOURCE_DIR))
-      : what_(what) {
+  explicit SecondRouter(const std::string& what = "--model=" + SampleModel()) : what_(what) {
     Start();
   }
   ~SecondRouter() { Kill(); }
@@ -193,8 +192,7 @@ TEST_F(SeveralRoutersTest, WorkersKeepTheirCachesWhileAllRoutersAreGone) {
 // Neither router knows the other's requests, but both know what the workers report.
 TEST(SeveralRoutersLoadTest, ARouterAvoidsTheWorkerThatTheOtherKeepsBusy) {
   // At the pace of a GPU, so that the request takes seconds unless it is stopped.
-  const std::string device =
-      fmt::format("{}/models/simulated/qwen3-8b-h200.json", TANDEM_SOURCE_DIR);
+  const std::string device = TreePath("models/simulated/qwen3-8b-h200.json");
   SecondRouter second("--simulated=" + device);
   TestCluster cluster(SharedWorkers({.model = "",
                                      .prefill = 0,
@@ -230,4 +228,4 @@ TEST(SeveralRoutersLoadTest, ARouterAvoidsTheWorkerThatTheOtherKeepsBusy) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::several_routers_test

@@ -12,7 +12,7 @@
 #include "tests/support/silent_proxy.h"
 #include "tests/support/test_cluster.h"
 
-namespace tandem {
+namespace tandem::silent_connection_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -102,4 +102,4 @@ TEST_F(SilentConnectionTest, ItsRequestsGoOnElsewhereUntilItIsBack) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::silent_connection_test

@@ -17,15 +17,16 @@
 #include "tests/support/read_file.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::simulated_test {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Json = nlohmann::json;
 
-constexpr char kShipped[] = TANDEM_SOURCE_DIR "/models/simulated/qwen3-8b-h200.json";
+const std::string kShipped = TreePath("models/simulated/qwen3-8b-h200.json");
 constexpr int64_t kModelBytesPerToken = 2 * 36 * 8 * 128 * 2;
 constexpr int64_t kStoredBytesPerToken = 4 * 2 * 8;  // of the stand-in, one byte per number
 
@@ -166,7 +167,7 @@ TEST_F(SimulatedFilesTest, UpNeedsNoModelAndTakesTheTokenizerOfOne) {
       {{"max_prompt_tokens", 4000},
        {"quantiles", {{{"share", 0}, {"tokens", 3}}, {{"share", 1}, {"tokens", 3}}}}}};
   const std::string file = Changed("/simulated/output_lengths", lengths);
-  for (const std::string model : {"", TANDEM_SOURCE_DIR "/models/sample"}) {
+  for (const std::string& model : {std::string(), SampleModel()}) {
     std::vector<std::string> arguments = {"up",         "--device=simulated:" + file,
                                           "--port=0",   "--prefill=0",
                                           "--decode=0", "--log-level=error"};
@@ -213,10 +214,9 @@ TEST_F(SimulatedFilesTest, WhatCannotBeIsRefusedBeforeAnythingRuns) {
   EXPECT_THAT(refused(worker), HasSubstr("--model is missing"));
   EXPECT_THAT(refused("up"), HasSubstr("--model is missing"));
   EXPECT_THAT(refused("router"), HasSubstr("--model is missing"));
-  EXPECT_THAT(
-      refused(worker + "--simulated-slowdown 2 --model " TANDEM_SOURCE_DIR "/models/sample"),
-      HasSubstr("--device cpu is not simulated"));
+  EXPECT_THAT(refused(worker + "--simulated-slowdown 2 --model " + SampleModel()),
+              HasSubstr("--device cpu is not simulated"));
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::simulated_test

@@ -10,7 +10,7 @@
 #include "tests/support/http_peer.h"
 #include "tests/support/test_cluster.h"
 
-namespace tandem {
+namespace tandem::standard_services_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -141,4 +141,4 @@ TEST(StandardServicesTest, TheHttpPortSaysWhetherRequestsAreServed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::standard_services_test

@@ -12,8 +12,9 @@
 #include "nlohmann/json.hpp"
 #include "tests/support/http_cluster_fixture.h"
 #include "tests/support/read_file.h"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::tool_calls_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -34,7 +35,7 @@ constexpr char kTemplate[] =
 // The sample model with these tokens and this template.
 std::string MakeModel() {
   namespace fs = std::filesystem;
-  const fs::path sample = TANDEM_SOURCE_DIR "/models/sample";
+  const fs::path sample = SampleModel();
   const fs::path model = fs::path(testing::TempDir()) / fmt::format("calling-{}", getpid());
   fs::create_directories(model);
   for (const fs::directory_entry& file : fs::directory_iterator(sample)) {
@@ -181,4 +182,4 @@ TEST_F(ToolCallsTest, AResponseHasTheCallAndReasoningInItems) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tool_calls_test

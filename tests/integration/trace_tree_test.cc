@@ -24,9 +24,10 @@
 #include "tests/support/http_peer.h"
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
+#include "tests/support/tree.h"
 #include "tests/support/wrapped_binary.h"
 
-namespace tandem {
+namespace tandem::trace_tree_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -216,7 +217,7 @@ TEST_F(TraceTreeTest, TheFlagOfTheClientDecidesOverGrpcAndMalformedHeadersAreIgn
 
 // What a router that does not start says, and its exit status.
 CommandResult RouterWith(const std::string& flags) {
-  return Shell("router --port 0 --model " TANDEM_SOURCE_DIR "/models/sample " + flags + " 2>&1");
+  return Shell("router --port 0 --model " + SampleModel() + " " + flags + " 2>&1");
 }
 
 TEST(TraceFlagsTest, WhatCannotBeUsedEndsTheStartAndIsNamed) {
@@ -236,11 +237,10 @@ TEST(TraceFlagsTest, WhatCannotBeUsedEndsTheStartAndIsNamed) {
 
 TEST(TraceFileTest, UpGivesEachOfItsProcessesAFile) {
   const std::string path = fmt::format("{}/tandem_up_traces_{}", testing::TempDir(), getpid());
-  auto up =
-      ChildProcess::Start({"up", std::string("--model=") + TANDEM_SOURCE_DIR "/models/sample",
-                           "--port=0", "--no-http", "--unified=0", "--threads=1",
-                           "--profile-at-start=off", "--canary-seconds=0", "--trace-file=" + path},
-                          DaemonBinary());
+  auto up = ChildProcess::Start(
+      {"up", "--model=" + SampleModel(), "--port=0", "--no-http", "--unified=0", "--threads=1",
+       "--profile-at-start=off", "--canary-seconds=0", "--trace-file=" + path},
+      DaemonBinary());
   ASSERT_TRUE(up.ok()) << up.status();
   Client client(up->TakeReadyLine());
   ASSERT_TRUE(client.WaitUntilConnected(std::chrono::minutes(1)));
@@ -263,4 +263,4 @@ TEST(TraceFileTest, UpGivesEachOfItsProcessesAFile) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::trace_tree_test

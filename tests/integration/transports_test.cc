@@ -10,7 +10,7 @@
 #include "tests/support/shell.h"
 #include "tests/support/test_cluster.h"
 
-namespace tandem {
+namespace tandem::transports_test {
 namespace {
 
 constexpr char kPrompt[] = "It was a fine morning, and the ladies";
@@ -283,4 +283,4 @@ TEST(TransportsTest, APoolThatCannotBeSharedIsPrivateAndIpcLeftOut) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::transports_test

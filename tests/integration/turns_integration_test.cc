@@ -11,7 +11,7 @@
 #include "tests/support/http_cluster_fixture.h"
 #include "tests/support/sse_events.h"
 
-namespace tandem {
+namespace tandem::turns_integration_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -198,4 +198,4 @@ TEST_F(TurnsTest, AClientThatLeavesFreesItsBlocks) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::turns_integration_test

@@ -12,7 +12,7 @@
 #include "tests/support/http_peer.h"
 #include "tests/support/test_cluster.h"
 
-namespace tandem {
+namespace tandem::watchdog_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -174,4 +174,4 @@ TEST(TransportWatchdogTest, AHangingTransportIsNotReadyAndItsRequestsGoElsewhere
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::watchdog_test

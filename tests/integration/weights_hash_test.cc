@@ -17,14 +17,13 @@
 #include "server/commands/child_process.h"
 #include "tests/support/read_file.h"
 #include "tests/support/test_cluster.h"
+#include "tests/support/tree.h"
 #include "tests/support/wrapped_binary.h"
 
-namespace tandem {
+namespace tandem::weights_hash_test {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr char kModel[] = TANDEM_SOURCE_DIR "/models/sample";
 
 // Waits until a process that writes its log to this file has logged the text.
 void ExpectLogged(const std::filesystem::path& log, const std::string& text) {
@@ -65,7 +64,8 @@ class WeightsHashTest : public testing::Test {
                 fmt::format("tandem_weights_{}", getpid())) {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
-    std::filesystem::copy(kModel, folder_ / "model", std::filesystem::copy_options::recursive);
+    std::filesystem::copy(SampleModel(), folder_ / "model",
+                          std::filesystem::copy_options::recursive);
   }
   ~WeightsHashTest() override { std::filesystem::remove_all(folder_); }
 
@@ -96,7 +96,7 @@ TEST_F(WeightsHashTest, AWorkerThatKeepsItsWeightsOtherwiseIsRefusedWithTheFlagT
   const std::string log = folder_ / "log";
   auto other = ChildProcess::Start(
       {"worker", "--role=unified", "--name=other", "--threads=1", "--router=" + cluster.address(),
-       "--model=" + std::string(kModel), "--weights=int8", "--log-level=warn"},
+       "--model=" + SampleModel(), "--weights=int8", "--log-level=warn"},
       WrappedBinary("", "2>" + log));
   ASSERT_TRUE(other.ok()) << other.status();
   const std::string refused = "keep them differently (--weights)";
@@ -110,7 +110,7 @@ TEST_F(WeightsHashTest, AWorkerWithACopyOfTheSameWeightsServesBesideTheOthers) {
   auto copy = ChildProcess::Start(
       {"worker", "--role=unified", "--name=copy", "--threads=1", "--router=" + cluster.address(),
        "--model=" + (folder_ / "model").string(), "--model-name=sample", "--log-level=error"},
-      TANDEM_BINARY);
+      DaemonBinary());
   ASSERT_TRUE(copy.ok()) << copy.status();
   cluster.WaitFor("both have started", [](const v1::GetStatusResponse& status) {
     const v1::WorkerStatus* worker = FindWorker(status, "copy");
@@ -122,4 +122,4 @@ TEST_F(WeightsHashTest, AWorkerWithACopyOfTheSameWeightsServesBesideTheOthers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::weights_hash_test

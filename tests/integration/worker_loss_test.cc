@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/test_cluster.h"
 
-namespace tandem {
+namespace tandem::worker_loss_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -280,4 +280,4 @@ TEST_F(WorkerLossTest, WorkersFindARouterThatCameBack) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::worker_loss_test

@@ -20,7 +20,7 @@
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::engine_soak_test {
 namespace {
 
 using absl::StatusCode;
@@ -249,4 +249,4 @@ INSTANTIATE_TEST_SUITE_P(Wires, DisaggregatedSoakTest, testing::Values(Wire::kLo
                          });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::engine_soak_test

@@ -13,7 +13,7 @@ namespace {
 constexpr int32_t kNoBlock = 1 << 30;
 
 // The first token of a sequence that one of its rows sees.
-int32_t FirstSeen(const HeadShape& shape, const Sequence& s) {
+int32_t FirstSeen(const HeadShape& shape, const AttentionSequence& s) {
   return shape.window > 0 ? std::max(0, s.context - std::max(1, s.q_len) + 1 - shape.window) : 0;
 }
 
@@ -78,7 +78,7 @@ void AttentionProblem::SetToken(size_t seq, int32_t token, int part,
   SetKv(part, block, token % shape.block_tokens, values);
 }
 
-void AttentionBatch::Add(Sequence sequence, std::span<const int32_t> table) {
+void AttentionBatch::Add(AttentionSequence sequence, std::span<const int32_t> table) {
   query_starts.push_back(query_starts.back() + sequence.q_len);
   context_lens.push_back(sequence.context);
   block_ids.insert(block_ids.end(), table.begin(), table.end());
@@ -86,13 +86,14 @@ void AttentionBatch::Add(Sequence sequence, std::span<const int32_t> table) {
 }
 
 AttentionProblem AttentionOpsTest::MakeProblem(const HeadShape& shape,
-                                               std::vector<Sequence> sequences, float q_scale) {
+                                               std::vector<AttentionSequence> sequences,
+                                               float q_scale) {
   AttentionProblem p = {.shape = shape, .sequences = std::move(sequences)};
-  const auto blocks_of = [&](const Sequence& s) {
+  const auto blocks_of = [&](const AttentionSequence& s) {
     return (s.context + shape.block_tokens - 1) / shape.block_tokens;
   };
   p.num_blocks = 3;
-  for (const Sequence& s : p.sequences) p.num_blocks += blocks_of(s);
+  for (const AttentionSequence& s : p.sequences) p.num_blocks += blocks_of(s);
   std::vector<int32_t> order(static_cast<size_t>(p.num_blocks));
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), rng_);
@@ -101,7 +102,7 @@ AttentionProblem AttentionOpsTest::MakeProblem(const HeadShape& shape,
   const int64_t elements = int64_t{shape.kv_heads} * shape.head_dim;
   size_t next = 0;
   int64_t rows = 0;
-  for (const Sequence& s : p.sequences) {
+  for (const AttentionSequence& s : p.sequences) {
     // Some tables end with the context, others have room for more.
     std::vector<int32_t>& table = p.tables.emplace_back();
     table.assign(static_cast<size_t>(blocks_of(s)) + p.tables.size() % 3, kNoBlock);
@@ -224,8 +225,9 @@ void AttentionOpsTest::ExpectRight(const AttentionProblem& p, double f32_bound) 
   const auto has = [&](auto predicate) {
     return std::any_of(p.sequences.begin(), p.sequences.end(), predicate);
   };
-  if (!has([](const Sequence& s) { return s.context < s.q_len; })) expect(AttentionOp::kPrefill);
-  if (!has([](const Sequence& s) { return s.q_len != 1; })) expect(AttentionOp::kDecode);
+  if (!has([](const AttentionSequence& s) { return s.context < s.q_len; }))
+    expect(AttentionOp::kPrefill);
+  if (!has([](const AttentionSequence& s) { return s.q_len != 1; })) expect(AttentionOp::kDecode);
 }
 
 int64_t AttentionOpsTest::MaxBlocks(const AttentionProblem& p) {

@@ -23,7 +23,7 @@ struct HeadShape {
   float v_scale = 1;
 };
 
-struct Sequence {
+struct AttentionSequence {
   int32_t q_len = 1;
   int32_t context = 1;
 };
@@ -35,7 +35,7 @@ struct AttentionProblem {
   static constexpr int32_t kLayer = 1;  // the one that is filled
 
   HeadShape shape;
-  std::vector<Sequence> sequences;
+  std::vector<AttentionSequence> sequences;
   std::vector<float> q;  // rounded to what the backend multiplies
   std::vector<std::byte> pool;
   int32_t num_blocks = 0;
@@ -59,7 +59,7 @@ struct AttentionBatch {
   std::vector<int32_t> table_starts = {0};
   int64_t first_row = 0;
 
-  void Add(Sequence sequence, std::span<const int32_t> table);
+  void Add(AttentionSequence sequence, std::span<const int32_t> table);
   int64_t num_rows() const { return query_starts.back(); }
   int64_t num_sequences() const { return static_cast<int64_t>(context_lens.size()); }
 };
@@ -84,7 +84,7 @@ struct AttentionOutput {
 
 class AttentionOpsTest : public OpsTest {
  protected:
-  AttentionProblem MakeProblem(const HeadShape& shape, std::vector<Sequence> sequences,
+  AttentionProblem MakeProblem(const HeadShape& shape, std::vector<AttentionSequence> sequences,
                                float q_scale = 1);
   static AttentionBatch Whole(const AttentionProblem& p);
   static AttentionBatch Alone(const AttentionProblem& p, size_t seq);

@@ -14,11 +14,12 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/read_file.h"
+#include "tests/support/tree.h"
 
 namespace tandem {
 namespace {
 
-constexpr char kDeepModel[] = TANDEM_SOURCE_DIR "/models/sample";
+const std::string kDeepModel = SampleModel();
 constexpr int kKeptLayers = 2;
 
 bool IsOfLaterLayer(const std::string& tensor) {

@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "tests/support/tree.h"
+
 namespace tandem {
 
 CommandResult RunInShell(const std::string& line) {
@@ -18,7 +20,7 @@ CommandResult RunInShell(const std::string& line) {
 }
 
 CommandResult Shell(const std::string& arguments, const std::string& before) {
-  return RunInShell(before + " " + TANDEM_BINARY + " " + arguments);
+  return RunInShell(before + " " + DaemonBinary() + " " + arguments);
 }
 
 }  // namespace tandem

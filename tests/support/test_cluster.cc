@@ -9,6 +9,7 @@
 
 #include "fmt/format.h"
 #include "gtest/gtest.h"
+#include "tests/support/tree.h"
 #include "transfer/media/tcp/socket.h"
 
 namespace tandem {
@@ -27,8 +28,6 @@ std::vector<std::string> WorkerNames(const TestClusterOptions& options) {
 }
 
 }  // namespace
-
-std::string DaemonBinary() { return TANDEM_BINARY; }
 
 uint16_t FreePort() {
   const auto listener = Listen("127.0.0.1", 0);
@@ -98,7 +97,7 @@ std::vector<std::string> TestCluster::ArgumentsOf(const std::string& name) const
     }
   }
   if (!options_.model.empty()) {
-    arguments.push_back(fmt::format("--model={}/{}", TANDEM_SOURCE_DIR, options_.model));
+    arguments.push_back("--model=" + TreePath(options_.model));
   }
   arguments.push_back("--log-level=" + options_.log_level);
   return arguments;

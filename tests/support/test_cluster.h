@@ -13,11 +13,9 @@
 #include "server/commands/child_process.h"
 #include "server/commands/client.h"
 #include "server/commands/generation.h"
+#include "tests/support/tree.h"
 
 namespace tandem {
-
-// The tandem program of this build.
-std::string DaemonBinary();
 
 // A port of loopback on which nothing listens, for a program that cannot choose one by itself.
 uint16_t FreePort();

@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/check.h"
+#include "tests/support/tree.h"
 
 namespace tandem {
 namespace {
@@ -19,7 +20,7 @@ T ValueOf(absl::StatusOr<T> value) {
 std::unique_ptr<TestModel> TestModel::Load(const std::string& directory, int num_threads,
                                            const std::string& device) {
   const bool absolute = directory.starts_with('/');
-  const std::string path = absolute ? directory : TANDEM_SOURCE_DIR "/" + directory;
+  const std::string path = absolute ? directory : TreePath(directory);
   auto model = std::make_unique<TestModel>();
   model->config = ValueOf(LoadModelConfig(path));
   model->backend = ValueOf(OpenBackend(device, {.num_threads = num_threads}));

@@ -9,6 +9,7 @@
 
 #include "fmt/format.h"
 #include "gtest/gtest.h"
+#include "tests/support/tree.h"
 
 namespace tandem {
 namespace {
@@ -29,7 +30,7 @@ std::string WrappedBinary(const std::string& before, const std::string& after) {
       fmt::format("{}/tandem_wrapped_{}_{}.sh", testing::TempDir(), getpid(), scripts.paths.size());
   scripts.paths.push_back(path);
   std::ofstream(path) << "#!/bin/sh\n"
-                      << before << "\nexec " << TANDEM_BINARY << " \"$@\" " << after << "\n";
+                      << before << "\nexec " << DaemonBinary() << " \"$@\" " << after << "\n";
   chmod(path.c_str(), 0755);
   return path;
 }

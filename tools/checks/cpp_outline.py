@@ -38,6 +38,7 @@ class Class:
     name: str  # with the classes around it, without namespaces: Scheduler::Outlook
     file: str
     line: int
+    namespace: str = ""  # "tandem::loadgen"; each part without a name is "(anonymous)"
     methods: list = dataclasses.field(default_factory=list)
     fields: list = dataclasses.field(default_factory=list)
 
@@ -119,6 +120,7 @@ class _Reader:
         self._partners = _partners(tokens)
         self._class_words = [at for at, (token, _) in enumerate(tokens) if token in ("class", "struct")]
         self._at = 0
+        self._namespaces = []
         self._file = file
         self.result = Outline()
 
@@ -184,10 +186,14 @@ class _Reader:
         if token in ("public", "private", "protected") and self._peek(1) == ":":
             self._at += 2
         elif token == "namespace" or (token == "inline" and self._peek(1) == "namespace"):
+            start = self._at
             self._skip_to("{", ";", "=")
             if self._peek() == "{":
+                words = [word for word, _ in self._tokens[start:self._at]]
+                self._namespaces.append("".join(words[words.index("namespace") + 1:]) or "(anonymous)")
                 self._at += 1
                 self.scope(None)
+                self._namespaces.pop()
             else:
                 self._skip_statement()
         elif token == "extern" and self._peek(1) == '""':
@@ -255,7 +261,12 @@ class _Reader:
                 self._at += 1
             else:
                 break
-        name = self._qualified([word for word in names if word != "final"]) if names else ""
+        words = [word for word in names if word != "final"]
+        # `struct stat about{}` is a variable; the names of macros are in capitals.
+        if any(_WORD.match(one) and _WORD.match(two) and not one.isupper() for one, two in zip(words, words[1:])):
+            self._at = start
+            return False
+        name = self._qualified(words) if words else ""
         if self._peek() == ":":
             self._skip_bases()
         if self._peek() != "{":
@@ -266,7 +277,7 @@ class _Reader:
             return False
         self._at += 1
         outer = owner.name + "::" if owner else ""
-        described = Class(outer + (name or "(anonymous)"), self._file, line)
+        described = Class(outer + (name or "(anonymous)"), self._file, line, "::".join(self._namespaces))
         self.scope(described)
         declares = _WORD.match(self._peek()) or self._peek() == "*"
         if name or declares or owner is None:

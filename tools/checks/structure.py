@@ -11,6 +11,7 @@ from source_tree import room
 MAX_METHODS = 25
 MAX_FIELDS = 15
 MAX_FUNCTION_LINES = 60
+STAND_INS = "tests/simt/include/"  # headers in it are included in place of those of their names
 
 
 @dataclasses.dataclass
@@ -89,6 +90,23 @@ def shrunk_classes(outlines, listed):
         key = (room(one.file), one.name)
         now[key] = (len(one.methods), len(one.fields))
     return {key: tuple(map(min, listed[key], now[key])) for key in listed if key in now}
+
+
+# Names
+
+def check_names(outlines):
+    """No two files define a type of one name in one namespace: where both are in a program, the linker keeps the
+    functions of either of them for both."""
+    places = {}
+    for file, outline in outlines.items():
+        if file.startswith(STAND_INS):
+            continue
+        for one in outline.classes:
+            # What is in an anonymous namespace, or in another class or function, belongs to its file.
+            if "::" not in one.name and "(anonymous)" not in f"{one.namespace} {one.name}":
+                places.setdefault((one.namespace, one.name), {})[one.file] = one.line
+    return [f"{namespace}::{name} is defined in " + ", ".join(f"{file}:{line}" for file, line in sorted(files.items()))
+            for (namespace, name), files in sorted(places.items()) if len(files) > 1]
 
 
 # Functions

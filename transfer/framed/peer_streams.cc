@@ -19,7 +19,7 @@ PeerStreams::PeerStreams(Options options, std::shared_ptr<Link> link, const Open
       link_(std::move(link)),
       open_(open),
       stream_over_(std::move(stream_over)),
-      queue_(*link_, TokenBucket(options_.max_bytes_per_second, options_.rate_burst)) {
+      queue_(*link_, SendRate(options_.max_bytes_per_second, options_.rate_burst)) {
   queue_.PushControl({.type = FrameType::kHello, .stream = options_.connection_id, .block = 1},
                      nullptr);
 }

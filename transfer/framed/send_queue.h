@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "transfer/framed/links.h"
 #include "transfer/framed/outgoing_stream.h"
-#include "transfer/framed/token_bucket.h"
+#include "transfer/framed/send_rate.h"
 
 namespace tandem {
 
@@ -48,7 +48,7 @@ class SendWindow {
 // Thread: the loop's.
 class SendQueue {
  public:
-  SendQueue(Link& link, const TokenBucket& rate) : link_(link), bucket_(rate) {}
+  SendQueue(Link& link, const SendRate& rate) : link_(link), bucket_(rate) {}
 
   void PushControl(const FrameHeader& header, std::shared_ptr<OutgoingStream> stream);
   // `bytes` of payload wait from now on, and the stream takes turns unless it does already.
@@ -82,7 +82,7 @@ class SendQueue {
   NextFrame TakeData();
 
   Link& link_;
-  TokenBucket bucket_;
+  SendRate bucket_;
   SendWindow window_;
   std::deque<NextFrame> control_;
   std::deque<std::shared_ptr<OutgoingStream>> turns_;  // streams with data

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "model/answer/answer_reader.h"
+#include "tests/support/tree.h"
 
 namespace tandem {
 namespace {
@@ -24,7 +25,7 @@ AnswerMarkup Found(const std::string& text) {
 }
 
 AnswerMarkup FoundIn(const std::string& name) {
-  std::ifstream file(TANDEM_SOURCE_DIR "/tests/golden/chat/templates/" + name + ".jinja");
+  std::ifstream file(TreePath("tests/golden/chat/templates/") + name + ".jinja");
   EXPECT_TRUE(file) << name;
   return Found({std::istreambuf_iterator<char>(file), {}});
 }

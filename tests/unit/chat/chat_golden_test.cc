@@ -4,13 +4,14 @@
 #include "base/json.h"
 #include "gtest/gtest.h"
 #include "tests/support/read_file.h"
+#include "tests/support/tree.h"
 #include "tests/unit/chat/rendered.h"
 
 namespace tandem {
 namespace {
 
 TEST(ChatGoldenTest, PromptsAreThoseOfJinja2) {
-  const std::string folder = TANDEM_SOURCE_DIR "/tests/golden/chat/";
+  const std::string folder = TreePath("tests/golden/chat/");
   const ChatJson golden = ParseOrderedJson(ReadFile(folder + "prompts.json")).value;
   size_t texts = 0;
   for (const auto& [file, prompts] : golden["prompts"].items()) {

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/tree.h"
 
 namespace tandem {
 namespace {
@@ -237,15 +238,15 @@ TEST_F(ChatTemplateFilesTest, SayWhereTheyAreWrong) {
 }
 
 TEST(ChatTemplateTest, TheSampleModelHasOne) {
-  const auto chat = LoadChatTemplate(TANDEM_SOURCE_DIR "/models/sample");
+  const auto chat = LoadChatTemplate(SampleModel());
   ASSERT_TRUE(chat.ok()) << chat.status();
   EXPECT_EQ(Prompt(**chat, Messages(R"([{"role": "user", "content": "It was"}])")),
             "<|begin_of_text|>It was");
 }
 
 TEST(ChatTemplateTest, ControlTokensOfUsersAreText) {
-  const auto tokenizer = LoadTokenizer(TANDEM_SOURCE_DIR "/models/sample");
-  const auto chat = LoadChatTemplate(TANDEM_SOURCE_DIR "/models/sample");
+  const auto tokenizer = LoadTokenizer(SampleModel());
+  const auto chat = LoadChatTemplate(SampleModel());
   ASSERT_TRUE(tokenizer.ok() && chat.ok());
   const auto ids = [&](const char* content) {
     ChatInput input;

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::advice_test {
 namespace {
 
 using testing::Contains;
@@ -106,4 +106,4 @@ TEST(AdviceTest, WithoutALinkTheTransferIsSaidToBeLeftOut) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::advice_test

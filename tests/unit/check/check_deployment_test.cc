@@ -14,8 +14,9 @@
 #include "server/access/api_keys.h"
 #include "server/assembly/cost_options.h"
 #include "server/check/check_report.h"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::check_deployment_test {
 namespace {
 
 using testing::AllOf;
@@ -26,12 +27,11 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr char kModel[] = TANDEM_SOURCE_DIR "/models/sample";
-constexpr char kSimulated[] = "simulated:" TANDEM_SOURCE_DIR "/models/simulated/qwen3-8b-h200.json";
+const std::string kSimulated = "simulated:" + TreePath("models/simulated/qwen3-8b-h200.json");
 
 WorkerOptions WorkerOf(Role role, const std::string& name) {
   WorkerOptions options = {.role = role, .name = name};
-  options.model_dir = kModel;
+  options.model_dir = SampleModel();
   options.routers = {"127.0.0.1:8080"};
   options.tuning.threads = 1;
   options.tuning.kv_tokens = 4096;
@@ -41,7 +41,7 @@ WorkerOptions WorkerOf(Role role, const std::string& name) {
 // A router, a prefill and a decode worker that are in order.
 CheckRequest RequestOf() {
   CheckRequest request;
-  request.router = RouterProcessOptions{.model_dir = kModel};
+  request.router = RouterProcessOptions{.model_dir = SampleModel()};
   request.workers = {WorkerOf(Role::kPrefill, "prefill-0"), WorkerOf(Role::kDecode, "decode-0")};
   request.ports = PortUse::kNotAsked;
   request.found_parameters = "/nowhere/cost_model.json";
@@ -229,4 +229,4 @@ TEST(CheckDeploymentTest, TheJsonHasTheSameAsTheText) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::check_deployment_test

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "transfer/media/tcp/socket.h"
 
-namespace tandem {
+namespace tandem::check_ports_test {
 namespace {
 
 using testing::HasSubstr;
@@ -69,4 +69,4 @@ TEST(FindingsTest, ErrorsOfSeveralPartsAreOneFinding) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::check_ports_test

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "security/certificate_authority.h"
 
-namespace tandem {
+namespace tandem::check_tls_test {
 namespace {
 
 using testing::HasSubstr;
@@ -106,4 +106,4 @@ TEST_F(CheckTlsTest, AKeyOfAnotherCertificateOrAMissingFileIsAnError) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::check_tls_test

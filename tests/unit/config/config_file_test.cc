@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::config_file_test {
 namespace {
 
 using testing::Contains;
@@ -142,4 +142,4 @@ TEST(ConfigFileTest, FlagsOfACommandOfAnotherBuildAreNotJudged) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::config_file_test

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::config_text_test {
 namespace {
 
 using testing::ElementsAre;
@@ -70,4 +70,4 @@ TEST(ConfigTextTest, WhatCannotBeReadIsAnErrorWithItsLine) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::config_text_test

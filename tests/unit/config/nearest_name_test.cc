@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::nearest_name_test {
 namespace {
 
 const std::set<std::string> kKnown = {"kv-bytes", "kv-tokens", "kv-transport", "port", "http-port"};
@@ -23,4 +23,4 @@ TEST(NearestNameTest, SaysNothingWhereNothingIsNear) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nearest_name_test

@@ -15,7 +15,7 @@
 #include "tests/support/test_engine.h"
 #include "tests/support/wait_limit.h"
 
-namespace tandem {
+namespace tandem::admission_test {
 namespace {
 
 using absl::StatusCode;
@@ -227,4 +227,4 @@ TEST_F(AdmissionTest, AnEngineThatDrainsTurnsThemAway) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::admission_test

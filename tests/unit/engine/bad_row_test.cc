@@ -10,11 +10,12 @@
 #include "model/checkpoint/safetensors.h"
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
+#include "tests/support/tree.h"
 
 namespace tandem {
 namespace {
 
-constexpr char kSource[] = TANDEM_SOURCE_DIR "/tests/golden/checkpoints/llama2";
+const std::string kSource = TreePath("tests/golden/checkpoints/llama2");
 constexpr int32_t kPoison = 17;  // the token whose embedding is NaN
 constexpr int32_t kVocabSize = 288;
 

@@ -14,7 +14,7 @@
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::beam_request_test {
 namespace {
 
 using absl::StatusCode;
@@ -174,4 +174,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const testing::TestParamInfo<BadStart>& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::beam_request_test

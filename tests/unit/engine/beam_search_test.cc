@@ -14,8 +14,9 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/read_file.h"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::beam_search_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -108,7 +109,7 @@ EarlyStopping EarlyStoppingOf(const Json& value) {
 }
 
 TEST(BeamSearchTest, FindsWhatTransformersFinds) {
-  const Json golden = ParseJson(ReadFile(TANDEM_SOURCE_DIR "/tests/golden/beams/tree.json"));
+  const Json golden = ParseJson(ReadFile(TreePath("tests/golden/beams/tree.json")));
   ASSERT_TRUE(golden.is_object());
   ASSERT_GE(golden["cases"].size(), 200u);
   const Tree tree(golden["vocab_size"].get<int32_t>());
@@ -397,4 +398,4 @@ TEST(BeamSearchTest, ScoresStayFiniteWhateverThePenalty) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::beam_search_test

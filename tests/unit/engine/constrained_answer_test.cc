@@ -12,7 +12,7 @@
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::constrained_answer_test {
 namespace {
 
 using TokenIds = std::vector<int32_t>;
@@ -253,4 +253,4 @@ TEST(TokenConstraintsOfARequestTest, ThatLeaveNoTokenFailItAlone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::constrained_answer_test

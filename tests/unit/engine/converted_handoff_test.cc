@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/handoff_pair.h"
 
-namespace tandem {
+namespace tandem::converted_handoff_test {
 namespace {
 
 constexpr int32_t kVocabSize = 288;
@@ -195,4 +195,4 @@ INSTANTIATE_TEST_SUITE_P(Exact, TypePairTest,
                                          Types{DType::kF16, DType::kF32}));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::converted_handoff_test

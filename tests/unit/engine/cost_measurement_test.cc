@@ -9,7 +9,7 @@
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::cost_measurement_test {
 namespace {
 
 TestEngineSetup Measuring(Role role = Role::kUnified) {
@@ -180,4 +180,4 @@ TEST(CostMeasurementTest, WhatIsKnownIsNotMeasured) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cost_measurement_test

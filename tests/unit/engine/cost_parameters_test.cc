@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-namespace tandem {
+namespace tandem::cost_parameters_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -146,4 +146,4 @@ TEST(CostParametersTest, ReadsAFileAndNamesItInErrors) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cost_parameters_test

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/decode_handoff_fixture.h"
 
-namespace tandem {
+namespace tandem::decode_handoff_test {
 namespace {
 
 using absl::StatusCode;
@@ -245,4 +245,4 @@ TEST_F(DecodeHandoffTest, ADrainingEngineTakesTheClaimsThatItReservedFor) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::decode_handoff_test

@@ -15,7 +15,7 @@
 #include "tests/support/test_engine.h"
 #include "tests/support/wait_limit.h"
 
-namespace tandem {
+namespace tandem::device_loss_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -165,4 +165,4 @@ TEST(DeviceLossTest, IsNotLookedForWhenConstraintsLeaveNoToken) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::device_loss_test

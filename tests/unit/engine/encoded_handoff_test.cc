@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/handoff_pair.h"
 
-namespace tandem {
+namespace tandem::encoded_handoff_test {
 namespace {
 
 constexpr int32_t kEncodedVocab = 288;
@@ -249,4 +249,4 @@ TEST(EncodedHandoffTest, ThePartsOfAllRequestsAreThoseOfTheWorker) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::encoded_handoff_test

@@ -16,7 +16,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
-namespace tandem {
+namespace tandem::encoded_landing_test {
 namespace {
 
 using absl::StatusCode;
@@ -323,4 +323,4 @@ TEST_F(PlainLandingTest, WithoutWorkersNothingEncodedIsOfferedOrAccepted) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::encoded_landing_test

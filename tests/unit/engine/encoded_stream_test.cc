@@ -16,7 +16,7 @@
 #include "tests/support/scripted_transport.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
-namespace tandem {
+namespace tandem::encoded_stream_test {
 namespace {
 
 constexpr int32_t kStreamLayers = 2;
@@ -293,4 +293,4 @@ TEST_F(EncodedStreamTest, APostOfAWorkerThatFailsEndsTheStream) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::encoded_stream_test

@@ -14,7 +14,7 @@
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::engine_test {
 namespace {
 
 using absl::StatusCode;
@@ -354,4 +354,4 @@ TEST_F(EngineTest, OptionsThatCannotBeAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::engine_test

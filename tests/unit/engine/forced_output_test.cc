@@ -15,7 +15,7 @@
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::forced_output_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -232,4 +232,4 @@ TEST_F(ForcedOutputTest, WhatContradictsItIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::forced_output_test

@@ -12,7 +12,7 @@
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::fork_test {
 namespace {
 
 using absl::StatusCode;
@@ -188,4 +188,4 @@ TEST(ForkTest, TenShortPromptsArePrefilledInOneStep) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::fork_test

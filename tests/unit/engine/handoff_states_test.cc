@@ -11,8 +11,9 @@
 #include "engine/handoff/states.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::handoff_states_test {
 namespace {
 
 using Row = std::tuple<std::string, std::string, std::string>;
@@ -34,7 +35,7 @@ std::string Trimmed(const std::string& text) {
 
 // The first three columns of the table below the heading `heading`.
 std::set<Row> RowsInTheDoc(const std::string& heading) {
-  std::ifstream doc(TANDEM_SOURCE_DIR "/docs/hand_off.md");
+  std::ifstream doc(TreePath("docs/hand_off.md"));
   EXPECT_TRUE(doc.good());
   std::set<Row> rows;
   bool here = false;
@@ -100,4 +101,4 @@ TEST(HandoffStatesDeathTest, WhatCannotComeIsABug) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::handoff_states_test

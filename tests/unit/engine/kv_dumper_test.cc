@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/handoff_pair.h"
 
-namespace tandem {
+namespace tandem::kv_dumper_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -183,4 +183,4 @@ TEST_F(KvDumperTest, AHandOffLeavesAFileOfWhatItSent) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kv_dumper_test

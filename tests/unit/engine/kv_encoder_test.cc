@@ -10,7 +10,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
-namespace tandem {
+namespace tandem::kv_encoder_test {
 namespace {
 
 constexpr KvLayout kEncoderLayout = {
@@ -351,4 +351,4 @@ TEST_F(CodecDriftTest, BlocksThatAreNotFullSayNothingOfTables) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kv_encoder_test

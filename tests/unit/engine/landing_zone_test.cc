@@ -17,7 +17,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/forwarding_device.h"
 
-namespace tandem {
+namespace tandem::landing_zone_test {
 namespace {
 
 using absl::StatusCode;
@@ -449,4 +449,4 @@ TEST_F(LandingZoneTest, ClosedUnderAWriteItDrainsFirst) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::landing_zone_test

@@ -9,7 +9,7 @@
 #include "engine/profile/step_plan.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::measure_steps_test {
 namespace {
 
 using std::chrono::microseconds;
@@ -163,4 +163,4 @@ TEST(MeasureStepsTest, AnErrorOfAStepEndsTheMeasurement) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::measure_steps_test

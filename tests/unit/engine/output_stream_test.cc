@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/recording_sink.h"
 
-namespace tandem {
+namespace tandem::output_stream_test {
 namespace {
 
 TEST(OutputStreamTest, PassesTokensAndOneEnd) {
@@ -64,4 +64,4 @@ TEST(OutputStreamDeathTest, TokensAfterTheEndAreABug) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::output_stream_test

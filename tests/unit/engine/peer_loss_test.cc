@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/handoff_pair.h"
 
-namespace tandem {
+namespace tandem::peer_loss_test {
 namespace {
 
 constexpr int32_t kVocabSize = 288;
@@ -128,4 +128,4 @@ INSTANTIATE_TEST_SUITE_P(Wires, PeerLossTest, testing::Values(Wire::kLoopback, W
                          });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::peer_loss_test

@@ -9,7 +9,7 @@
 #include "tests/support/forwarding_device.h"
 #include "tests/support/test_model.h"
 
-namespace tandem {
+namespace tandem::pool_size_test {
 namespace {
 
 using ::testing::AllOf;
@@ -130,4 +130,4 @@ TEST_F(PoolSizeTest, AnEngineSizesItsPool) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::pool_size_test

@@ -11,7 +11,7 @@
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::preemption_test {
 namespace {
 
 constexpr int32_t kVocabSize = 288;
@@ -138,4 +138,4 @@ INSTANTIATE_TEST_SUITE_P(HostTier, PreemptionTest, testing::Values(0, kHostBytes
                          });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::preemption_test

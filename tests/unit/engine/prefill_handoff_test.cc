@@ -15,7 +15,7 @@
 #include "tests/support/scripted_transport.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::prefill_handoff_test {
 namespace {
 
 using absl::StatusCode;
@@ -445,4 +445,4 @@ TEST_F(PrefillHandoffTest, AUnifiedRequestIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::prefill_handoff_test

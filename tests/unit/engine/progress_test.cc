@@ -6,7 +6,7 @@
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::progress_test {
 namespace {
 
 void AwaitMoreThan(TestEngine& engine, uint64_t count) {
@@ -112,4 +112,4 @@ TEST(CanaryTest, WorkThatHoldsAllBlocksCountsAsComputing) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::progress_test

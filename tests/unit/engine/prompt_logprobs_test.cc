@@ -16,8 +16,9 @@
 #include "tests/support/read_file.h"
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::prompt_logprobs_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -75,8 +76,7 @@ class GoldenPromptLogprobsTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenPromptLogprobsTest, EqualTransformers) {
   constexpr double kTolerance = 1e-3;
-  const std::string root = TANDEM_SOURCE_DIR;
-  const Json golden = ParseJson(ReadFile(root + "/tests/golden/logits/" + GetParam() + ".json"));
+  const Json golden = ParseJson(ReadFile(TreePath("tests/golden/logits/") + GetParam() + ".json"));
   ASSERT_TRUE(golden.is_object() && !golden["cases"].empty());
   TestEngine engine({.checkpoint = golden["checkpoint"].get<std::string>(),
                      .num_threads = 2,
@@ -298,4 +298,4 @@ TEST_F(PromptLogprobsOnRoutesTest, ComeOnceWherePromptsArePreempted) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::prompt_logprobs_test

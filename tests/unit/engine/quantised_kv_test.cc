@@ -14,7 +14,7 @@
 #include "tests/support/handoff_pair.h"
 #include "tests/support/late_device.h"
 
-namespace tandem {
+namespace tandem::quantised_kv_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -257,4 +257,4 @@ INSTANTIATE_TEST_SUITE_P(Types, QuantisedKvTest,
                          [](const auto& info) { return std::string(Name(info.param)); });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::quantised_kv_test

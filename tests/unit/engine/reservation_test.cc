@@ -11,7 +11,7 @@
 #include "tests/support/decode_handoff_fixture.h"
 #include "tests/support/wait_limit.h"
 
-namespace tandem {
+namespace tandem::reservation_test {
 namespace {
 
 using absl::StatusCode;
@@ -246,4 +246,4 @@ TEST_F(ReservationTest, AFullPoolRefusesAPromptThatEndsInsideABlockInUse) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::reservation_test

@@ -12,7 +12,7 @@
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::resume_test {
 namespace {
 
 constexpr int32_t kVocabSize = 288;
@@ -358,4 +358,4 @@ TEST(ResumeRefusalTest, AQueueThatIsFullForOneChoiceKeepsNone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::resume_test

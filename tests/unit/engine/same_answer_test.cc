@@ -12,7 +12,7 @@
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::same_answer_test {
 namespace {
 
 using TokenIds = std::vector<int32_t>;
@@ -194,4 +194,4 @@ INSTANTIATE_TEST_SUITE_P(Models, SameAnswerTest,
                          });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::same_answer_test

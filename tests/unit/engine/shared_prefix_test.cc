@@ -12,7 +12,7 @@
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::shared_prefix_test {
 namespace {
 
 constexpr int32_t kVocabSize = 288;
@@ -248,4 +248,4 @@ TEST_F(SharedPrefixTest, NothingToSend) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::shared_prefix_test

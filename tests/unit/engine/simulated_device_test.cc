@@ -7,15 +7,16 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::simulated_device_test {
 namespace {
 
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 std::string ShippedFile(const std::string& gpu) {
-  return TANDEM_SOURCE_DIR "/models/simulated/qwen3-8b-" + gpu + ".json";
+  return TreePath("models/simulated/qwen3-8b-") + gpu + ".json";
 }
 
 Json Shipped() { return ParseJson(*ReadParameterFile(ShippedFile("h200"))); }
@@ -165,4 +166,4 @@ TEST(SimulatedDeviceTest, FileThatIsNotThereIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::simulated_device_test

@@ -13,7 +13,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/recording_sink.h"
 
-namespace tandem {
+namespace tandem::simulated_steps_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -333,4 +333,4 @@ TEST_F(SimulatedStepsTest, StepsWithoutEndAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::simulated_steps_test

@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::start_measurement_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -137,4 +137,4 @@ TEST_F(StartMeasurementTest, AStepThatFailsEndsIt) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::start_measurement_test

@@ -6,14 +6,15 @@
 #include "engine/profile/measure_steps.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::step_session_test {
 namespace {
 
 using ::testing::HasSubstr;
 
 StepSession::Options SampleOptions() {
-  return {.model_dir = TANDEM_SOURCE_DIR "/models/sample",
+  return {.model_dir = SampleModel(),
           .threads = 1,
           .max_step_tokens = 64,
           .max_sequences = 8,
@@ -65,4 +66,4 @@ TEST(StepSessionTest, RefusesWhatCannotBeMeasured) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::step_session_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::step_timer_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -27,4 +27,4 @@ TEST(StepTimerTest, TheTimeInWhichThereWasNothingToComputeIsNobodys) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::step_timer_test

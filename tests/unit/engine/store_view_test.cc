@@ -11,7 +11,7 @@
 #include "kernels/registry.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::store_view_test {
 namespace {
 
 constexpr int32_t kBlockTokens = 8;
@@ -81,4 +81,4 @@ TEST_F(StoreViewTest, AnAdmissionCountsTheCopyOfAPartlyMatchedBlock) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::store_view_test

@@ -15,7 +15,7 @@
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::swapped_sequence_test {
 namespace {
 
 constexpr int32_t kVocabulary = 288;
@@ -148,4 +148,4 @@ TEST_F(SwappedSequenceTest, ADamagedBeamSearchBeginsAgain) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::swapped_sequence_test

@@ -13,9 +13,10 @@
 #include "tests/support/handoff_pair.h"
 #include "tests/support/recording_sink.h"
 #include "tests/support/test_engine.h"
+#include "tests/support/tree.h"
 #include "tests/unit/transformer/model_under_test.h"
 
-namespace tandem {
+namespace tandem::token_eviction_test {
 namespace {
 
 constexpr int32_t kVocabSize = 288;
@@ -88,8 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, TokenEvictionTest, testing::ValuesIn(AllPolic
 TEST_P(TokenEvictionTest, AnswersAreThoseOfAModelThatKeepsTheSameTokens) {
   const EngineRequest request = Evicting(1, GetParam());
   const auto model = ModelUnderTest::Load(
-      {.directory = std::string(TANDEM_SOURCE_DIR) + "/tests/golden/checkpoints/llama2",
-       .kv_dtype = DType::kBF16});
+      {.directory = TreePath("tests/golden/checkpoints/llama2"), .kv_dtype = DType::kBF16});
   TestSequence ranked = model->NewSequence(request.prompt);
   const std::vector<std::vector<float>> scores =
       model->MassesOf(ranked, GetParam().WindowTokens(), DecayOf(GetParam().policy), kPrompt);
@@ -168,8 +168,7 @@ TEST_P(TokenEvictionTest, ChunksAndCompanyDoNotChangeWhatStays) {
 TEST(TokenEvictionPoolTest, TheLowestRanksAndTheOldestOutputGoWhileDecoding) {
   const EngineRequest request = Evicting(1, kThirdOfAll, kPrompt, 100);
   const auto model = ModelUnderTest::Load(
-      {.directory = std::string(TANDEM_SOURCE_DIR) + "/tests/golden/checkpoints/llama2",
-       .kv_dtype = DType::kBF16});
+      {.directory = TreePath("tests/golden/checkpoints/llama2"), .kv_dtype = DType::kBF16});
   TestSequence ranked = model->NewSequence(request.prompt);
   const auto scores =
       model->MassesOf(ranked, kThirdOfAll.WindowTokens(), DecayOf(kThirdOfAll.policy), kPrompt);
@@ -491,4 +490,4 @@ TEST(TokenEvictionPoolTest, ADecodeWorkerTakesWhatItCouldNotEvictItself) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::token_eviction_test

@@ -11,7 +11,7 @@
 #include "nlohmann/json.hpp"
 #include "server/eval/eval_run.h"
 
-namespace tandem {
+namespace tandem::eval_report_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -163,4 +163,4 @@ TEST(ForcedRequestTest, HasTheWindowAndTheWayItIsServed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::eval_report_test

@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::eval_texts_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -65,4 +65,4 @@ TEST_F(EvalTextsTest, WhatIsWrongIsSaidWithItsPlace) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::eval_texts_test

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::eval_windows_test {
 namespace {
 
 using ::testing::Each;
@@ -110,4 +110,4 @@ TEST_F(EvalWindowsTest, AnErrorOfTheTokenizerIsTheResult) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::eval_windows_test

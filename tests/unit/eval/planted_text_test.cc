@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::planted_text_test {
 namespace {
 
 using ::testing::EndsWith;
@@ -138,4 +138,4 @@ TEST(PlantFactsTest, AnErrorOfTheTokenizerIsTheResult) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::planted_text_test

@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::prediction_change_test {
 namespace {
 
 using Distribution = std::vector<std::pair<int32_t, double>>;  // token, probability
@@ -102,4 +102,4 @@ TEST(ComparePredictionsTest, RefusesWhatCannotBeCompared) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::prediction_change_test

@@ -43,7 +43,7 @@ class CudaPrefillTest : public AttentionOpsTest {
     }
   }
 
-  void ExpectRightEverywhere(const HeadShape& shape, std::vector<Sequence> sequences) {
+  void ExpectRightEverywhere(const HeadShape& shape, std::vector<AttentionSequence> sequences) {
     const AttentionProblem p = MakeProblem(shape, std::move(sequences));
     ExpectRightOn(kPortable, p);
     ExpectRightOn(kHopper, p);

@@ -2,12 +2,13 @@
 
 #include "gtest/gtest.h"
 #include "model/tokenizer/tokenizer.h"
+#include "tests/support/tree.h"
 
 namespace tandem::openai {
 namespace {
 
 TEST(TokenTextsTest, ATokenWithinACharacterIsWrittenAsItsBytes) {
-  const auto tokenizer = LoadTokenizer(TANDEM_SOURCE_DIR "/models/sample");
+  const auto tokenizer = LoadTokenizer(SampleModel());
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   const TokenTexts texts(tokenizer->get());
   // A character that the sample's vocabulary has no token for.
@@ -25,7 +26,7 @@ TEST(TokenTextsTest, ATokenWithinACharacterIsWrittenAsItsBytes) {
 }
 
 TEST(TokenTextsTest, TextsOfTokensMakeTheText) {
-  const auto tokenizer = LoadTokenizer(TANDEM_SOURCE_DIR "/models/sample");
+  const auto tokenizer = LoadTokenizer(SampleModel());
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   const TokenTexts texts(tokenizer->get());
   const std::string sentence = " It was a fine morning, and Emma walked.";

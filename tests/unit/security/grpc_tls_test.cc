@@ -23,7 +23,7 @@
 #include "tests/support/test_certificates.h"
 #include "tests/support/wait_limit.h"
 
-namespace tandem {
+namespace tandem::grpc_tls_test {
 namespace {
 
 using ::testing::AllOf;
@@ -408,4 +408,4 @@ TEST_F(GrpcTlsTest, NewConnectionsUseTheFilesAsTheyAreThen) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::grpc_tls_test

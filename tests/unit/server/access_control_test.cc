@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "server/access/http_access.h"
 
-namespace tandem {
+namespace tandem::access_control_test {
 namespace {
 
 using testing::HasSubstr;
@@ -255,4 +255,4 @@ TEST_F(AccessControlTest, HttpRequestsNeedAKeyButForOpenPaths) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::access_control_test

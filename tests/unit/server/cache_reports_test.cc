@@ -20,7 +20,7 @@
 #include "tandem/v1/cluster.grpc.pb.h"
 #include "tests/support/fake_clock.h"
 
-namespace tandem {
+namespace tandem::cache_reports_test {
 namespace {
 
 const WorkerId kWorker = {"w", 1};
@@ -282,4 +282,4 @@ TEST_F(CacheServiceTest, ReportsOfUnknownWorkersAndTooLargeOnesAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cache_reports_test

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/cluster_fixture.h"
 
-namespace tandem {
+namespace tandem::canary_test {
 namespace {
 
 using std::chrono::seconds;
@@ -157,4 +157,4 @@ TEST_F(CanaryTest, ARouterThatRefusesItForWantOfRoomIsStillReady) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::canary_test

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-namespace tandem {
+namespace tandem::classic_parameters_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -63,4 +63,4 @@ TEST(ClassicParametersTest, WhatIsWrongIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::classic_parameters_test

@@ -13,6 +13,7 @@
 #include "spdlog/sinks/ostream_sink.h"
 #include "spdlog/spdlog.h"
 #include "tests/simt/simt.h"
+#include "tests/support/tree.h"
 
 namespace tandem {
 namespace {
@@ -22,7 +23,7 @@ constexpr double kFraction = 0.3;
 absl::StatusOr<std::unique_ptr<Worker>> StartWorker(Role role, const std::string& transport) {
   WorkerOptions options = {.role = role,
                            .name = "it",
-                           .model_dir = TANDEM_SOURCE_DIR "/models/sample",
+                           .model_dir = SampleModel(),
                            .model_name = "sample",
                            .routers = {"127.0.0.1:1"}};
   options.tuning.device = "cuda:0";

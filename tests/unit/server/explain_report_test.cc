@@ -13,7 +13,7 @@
 #include "server/admin/stage_bars.h"
 #include "server/admin/status_json.h"
 
-namespace tandem {
+namespace tandem::explain_report_test {
 namespace {
 
 using ::testing::AllOf;
@@ -219,4 +219,4 @@ TEST(StageBarsTest, WithoutAnyTimeThereIsNoPicture) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::explain_report_test

@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::exposition_test {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -119,4 +119,4 @@ TEST(FormatForTest, ItIsTheOneThatTheClientPrefers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::exposition_test

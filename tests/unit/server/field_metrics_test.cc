@@ -10,7 +10,7 @@
 #include "server/admin/exposition.h"
 #include "server/admin/metrics_table.h"
 
-namespace tandem {
+namespace tandem::field_metrics_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -135,4 +135,4 @@ TEST_F(RouterFieldMetricsTest, NoTwoFamiliesHaveOneNameInOpenMetrics) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::field_metrics_test

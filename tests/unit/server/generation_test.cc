@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::generation_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -112,4 +112,4 @@ TEST(GenerationTest, EveryStageIsPartOfTtft) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::generation_test

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::host_memory_test {
 namespace {
 
 using ::testing::AllOf;
@@ -81,4 +81,4 @@ TEST_F(HostMemoryTest, WhatDoesNotFitIsRefusedWithEachPart) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::host_memory_test

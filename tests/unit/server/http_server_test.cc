@@ -16,7 +16,7 @@
 #include "tests/support/http_peer.h"
 #include "tests/support/wait_limit.h"
 
-namespace tandem {
+namespace tandem::http_server_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -611,4 +611,4 @@ TEST_F(HttpServerTest, APortThatIsTakenIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::http_server_test

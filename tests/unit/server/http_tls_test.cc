@@ -19,7 +19,7 @@
 #include "tests/support/test_certificates.h"
 #include "tests/support/wait_limit.h"
 
-namespace tandem {
+namespace tandem::http_tls_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -223,4 +223,4 @@ TEST_F(HttpTlsTest, FilesThatCannotBeUsedAreNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::http_tls_test

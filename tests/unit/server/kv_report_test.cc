@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "server/admin/status_json.h"
 
-namespace tandem {
+namespace tandem::kv_report_test {
 namespace {
 
 using ::testing::AllOf;
@@ -131,4 +131,4 @@ TEST(KvReportTest, JsonHasTheLayersAndTheirSums) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kv_report_test

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::message_limit_test {
 namespace {
 
 TEST(MessageLimitTest, WhatGrpcRefusesIsExplainedWithTheSizeTheLimitAndTheFlag) {
@@ -29,4 +29,4 @@ TEST(MessageLimitTest, AnyOtherMessageIsLeftAlone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::message_limit_test

@@ -12,7 +12,7 @@
 #include "server/admin/metrics_server.h"
 #include "tests/support/http_peer.h"
 
-namespace tandem {
+namespace tandem::metrics_test {
 namespace {
 
 using ::testing::AllOf;
@@ -224,4 +224,4 @@ TEST(MetricsServerTest, APortThatIsTakenIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::metrics_test

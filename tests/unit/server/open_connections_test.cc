@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "transfer/media/tcp/socket.h"
 
-namespace tandem {
+namespace tandem::open_connections_test {
 namespace {
 
 TEST(OpenConnectionsTest, ConnectionsThatSomebodyElseClosedAreNotCounted) {
@@ -108,4 +108,4 @@ TEST(OpenConnectionsTest, AnotherSocketUnderItsNumberIsLeftAlone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::open_connections_test

@@ -6,7 +6,7 @@
 #include "tests/support/lone_streams.h"
 #include "transfer/fabric/link_prober.h"
 
-namespace tandem {
+namespace tandem::open_fabric_test {
 namespace {
 
 constexpr StreamKey kKey = {.stream = 1, .epoch = 2};
@@ -39,4 +39,4 @@ TEST(MostFramesTest, AShortContextLeavesRoomForProbes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::open_fabric_test

@@ -13,8 +13,9 @@
 #include "server/page/page_routes.h"
 #include "tests/support/http_peer.h"
 #include "tests/support/read_file.h"
+#include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::page_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -25,7 +26,7 @@ constexpr char kBrowser[] =
     "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8\r\n";
 
 std::string InTree(std::string_view name) {
-  return ReadFile(fmt::format("{}/server/page/{}", TANDEM_SOURCE_DIR, name));
+  return ReadFile(TreePath(fmt::format("server/page/{}", name)));
 }
 
 std::string PathOf(const PageFile& file) {
@@ -153,4 +154,4 @@ TEST_F(PageTest, OtherClientsGetTheNamesOfTheEndpoints) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::page_test

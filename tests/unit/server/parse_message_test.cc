@@ -5,7 +5,7 @@
 #include "tandem/v1/cluster.pb.h"
 #include "tandem/v1/inference.pb.h"
 
-namespace tandem {
+namespace tandem::parse_message_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -49,4 +49,4 @@ TEST(ParseMessageTest, OtherBytesAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::parse_message_test

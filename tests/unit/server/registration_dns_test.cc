@@ -12,7 +12,7 @@
 #include "server/assembly/registration.h"
 #include "tests/support/silent_router.h"
 
-namespace tandem {
+namespace tandem::registration_dns_test {
 namespace {
 
 using Addresses = std::vector<std::string>;
@@ -231,4 +231,4 @@ TEST_F(RegistrationDnsTest, AWorkerThatLeavesIsNotHeldUpByDns) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::registration_dns_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/silent_router.h"
 
-namespace tandem {
+namespace tandem::registration_test {
 namespace {
 
 class RegistrationTest : public testing::Test {
@@ -147,4 +147,4 @@ TEST(RegistrationPeersTest, WhatARouterSaidThatIsGoneDoesNotCountAgainstOneThatI
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::registration_test

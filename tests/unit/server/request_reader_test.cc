@@ -7,13 +7,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::request_reader_test {
 namespace {
 
 using ::testing::HasSubstr;
 using State = RequestReader::State;
 
-constexpr RequestLimits kLimits = {.max_header_bytes = 512, .max_body_bytes = 64};
+constexpr HttpRequestLimits kLimits = {.max_header_bytes = 512, .max_body_bytes = 64};
 
 struct Outcome {
   State state = State::kEmpty;
@@ -213,4 +213,4 @@ TEST(RequestReaderTest, AnExpectationIsKnownBeforeTheBody) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::request_reader_test

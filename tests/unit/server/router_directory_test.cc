@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "server/assembly/host_resolver.h"
 
-namespace tandem {
+namespace tandem::router_directory_test {
 namespace {
 
 using ::testing::Contains;
@@ -123,4 +123,4 @@ TEST(SystemResolverTest, FindsThisMachineAndSaysWhichNameHasNoAddress) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::router_directory_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/cluster_fixture.h"
 
-namespace tandem {
+namespace tandem::router_health_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -118,4 +118,4 @@ TEST(RouterLoopTest, ALoopThatHangsIsNotLiveUntilItMovesAgain) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::router_health_test

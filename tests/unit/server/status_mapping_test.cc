@@ -3,7 +3,7 @@
 #include "base/status.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::status_mapping_test {
 namespace {
 
 TEST(StatusMappingTest, EveryCodeSurvivesTheRoundTrip) {
@@ -21,4 +21,4 @@ TEST(StatusMappingTest, MessagesAreWholeUtf8AndBounded) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::status_mapping_test

@@ -21,7 +21,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/http_peer.h"
 
-namespace tandem {
+namespace tandem::status_page_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -267,4 +267,4 @@ TEST_F(StatusPageTest, WithoutTheRequestsTheStatusIsStillThere) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::status_page_test

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "server/admin/status_json.h"
 
-namespace tandem {
+namespace tandem::status_report_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -332,4 +332,4 @@ TEST(StatusReportTest, SaysHowWellPrefixHitsWerePredicted) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::status_report_test

@@ -17,7 +17,7 @@
 #include "server/admin/metrics_table.h"
 #include "server/admin/status_json.h"
 
-namespace tandem {
+namespace tandem::telemetry_test {
 namespace {
 
 using google::protobuf::Descriptor;
@@ -347,4 +347,4 @@ TEST(MetricsPageTest, WhatHasNoSampleIsNotOnThePage) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::telemetry_test

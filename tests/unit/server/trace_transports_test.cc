@@ -21,7 +21,7 @@
 #include "tests/support/fake_collector.h"
 #include "transfer/media/tcp/socket.h"
 
-namespace tandem {
+namespace tandem::trace_transports_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -244,4 +244,4 @@ TEST(TraceEndpointTest, TheEnvironmentNamesTheServiceAndMore) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::trace_transports_test

@@ -4,7 +4,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/loopback_transport.h"
 
-namespace tandem {
+namespace tandem::transfer_report_test {
 namespace {
 
 TEST(TransferReportTest, ALinkIsToldWhole) {
@@ -97,4 +97,4 @@ TEST(TransferReportTest, WhatIsLeftOutIsALinkToNobody) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::transfer_report_test

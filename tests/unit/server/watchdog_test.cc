@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::watchdog_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -141,4 +141,4 @@ TEST(WatchdogTest, TellsOfAHangAndOfItsEnd) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::watchdog_test

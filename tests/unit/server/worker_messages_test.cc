@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::worker_messages_test {
 namespace {
 
 using std::chrono::microseconds;
@@ -428,4 +428,4 @@ TEST(ToLoadTest, SaysHowMuchSmallerKvLiesOnTheHost) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::worker_messages_test

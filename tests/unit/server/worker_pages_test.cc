@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "server/admin/exposition.h"
 
-namespace tandem {
+namespace tandem::worker_pages_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -113,4 +113,4 @@ TEST_F(WorkerPagesTest, SpansAreCountedWhereTheyGoSomewhere) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::worker_pages_test

@@ -17,7 +17,7 @@
 #include "server/services/worker_messages.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::worker_service_test {
 namespace {
 
 constexpr uint64_t kRequest = 77;
@@ -108,4 +108,4 @@ TEST_F(WorkerServiceTest, AReservationThatWaitsForRoomEndsWhenItsRequestIsReleas
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::worker_service_test

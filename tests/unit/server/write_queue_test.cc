@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::write_queue_test {
 namespace {
 
 using Queue = WriteQueue<std::string>;
@@ -143,4 +143,4 @@ TEST(WriteQueueTest, AnAbandonedQueueTakesNothingAndOutlivesTheCount) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::write_queue_test

@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/simulated_fleet.h"
+#include "tests/support/tree.h"
 
 namespace tandem::simulator {
 namespace {
@@ -16,8 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 
 CrossoverPlan SmallCrossover() {
-  return {.machines = {.file = TANDEM_SOURCE_DIR "/models/simulated/qwen3-8b-h200.json",
-                       .overrides = {}},
+  return {.machines = {.file = TreePath("models/simulated/qwen3-8b-h200.json"), .overrides = {}},
           .links_gb_per_s = {0.02, 50},
           .prompts = {4096},
           .loads = {0.5},

@@ -9,6 +9,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/support/read_file.h"
 #include "tests/support/simulated_fleet.h"
+#include "tests/support/tree.h"
 
 namespace tandem::simulator {
 namespace {
@@ -17,8 +18,7 @@ using testing::HasSubstr;
 
 // A copy of a shipped file, of another model and with or without its links.
 std::string WriteParameters(const std::string& name, const std::string& model, bool with_link) {
-  nlohmann::json json =
-      ParseJson(ReadFile(TANDEM_SOURCE_DIR "/models/simulated/qwen3-8b-h200.json"));
+  nlohmann::json json = ParseJson(ReadFile(TreePath("models/simulated/qwen3-8b-h200.json")));
   json["provenance"]["model"] = model;
   if (!with_link) json["links"] = nlohmann::json::array();
   const std::string path = testing::TempDir() + name;

@@ -6,14 +6,15 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/tree.h"
 
 namespace tandem::simulator {
 namespace {
 
 using ::testing::HasSubstr;
 
-const SimulatedMachines kMachines = {
-    .file = TANDEM_SOURCE_DIR "/models/simulated/qwen3-8b-h200.json", .overrides = {}};
+const SimulatedMachines kMachines = {.file = TreePath("models/simulated/qwen3-8b-h200.json"),
+                                     .overrides = {}};
 
 [[maybe_unused]] const bool kIsQuiet = SetUpLogging("error", "simulation").ok();
 

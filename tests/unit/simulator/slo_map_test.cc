@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/tree.h"
 
 namespace tandem::simulator {
 namespace {
@@ -14,8 +15,7 @@ using ::testing::HasSubstr;
 
 SloMapPlan SmallSloMap() {
   return {
-      .machines = {.file = TANDEM_SOURCE_DIR "/models/simulated/qwen3-8b-h200.json",
-                   .overrides = {}},
+      .machines = {.file = TreePath("models/simulated/qwen3-8b-h200.json"), .overrides = {}},
       .sweep = {.strategies =
                     {{.name = "u", .policy = "least-loaded", .unified = 3},
                      {.name = "auto", .policy = "auto", .prefill = 1, .decode = 1, .unified = 1}},

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/tree.h"
 #include "tests/unit/tokenizer/small_tokenizer.h"
 
 namespace tandem {
@@ -88,7 +89,7 @@ TEST_F(EncodePartsTest, MarksFollowTheTextThroughTheNormalizer) {
 class EncodePartsOfModelsTest : public testing::TestWithParam<const char*> {
  protected:
   EncodePartsOfModelsTest() {
-    std::ifstream file(std::string(TANDEM_SOURCE_DIR "/tests/golden/tokenizer/") + GetParam());
+    std::ifstream file(TreePath("tests/golden/tokenizer/") + GetParam());
     std::ostringstream text;
     text << file.rdbuf();
     auto parsed = ParseTokenizerJson(text.str());

@@ -16,6 +16,7 @@
 #include "model/tokenizer/detokenizer.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/support/read_file.h"
+#include "tests/support/tree.h"
 
 namespace tandem {
 namespace {
@@ -23,7 +24,7 @@ namespace {
 constexpr size_t kMinLines = 20'000;
 
 std::string GoldenPath(const std::string& name) {
-  return std::string(TANDEM_SOURCE_DIR) + "/tests/golden/tokenizer/" + name;
+  return TreePath("tests/golden/tokenizer/") + name;
 }
 
 std::string Decompress(const std::string& path) {

@@ -6,6 +6,7 @@
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/tree.h"
 #include "tests/unit/tokenizer/small_tokenizer.h"
 
 namespace tandem {
@@ -227,7 +228,7 @@ TEST(TokenizerJson, LoadNamesThePath) {
 }
 
 TEST(TokenizerJson, ReadsTheSampleModel) {
-  const auto tokenizer = LoadTokenizer(std::string(TANDEM_SOURCE_DIR) + "/models/sample");
+  const auto tokenizer = LoadTokenizer(SampleModel());
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   const std::string text = "It is a truth universally acknowledged, \xE2\x80\x9Cthat\xE2\x80\x9D.";
   const auto ids = (*tokenizer)->Encode(text, {SpecialTokens::kParse, Template::kOmit});
@@ -237,7 +238,7 @@ TEST(TokenizerJson, ReadsTheSampleModel) {
 
 // The fuzz target starts from these: a seed that is not read explores nothing.
 TEST(TokenizerJson, ReadsTheSeedsOfTheFuzzTarget) {
-  const std::string corpus = std::string(TANDEM_SOURCE_DIR) + "/tests/fuzz/corpus/tokenizer_json/";
+  const std::string corpus = TreePath("tests/fuzz/corpus/tokenizer_json/");
   for (const char* name : {"gpt2", "llama3", "qwen", "spm", "metaspace", "many_steps"}) {
     std::ifstream file(corpus + name, std::ios::binary);
     const std::string seed((std::istreambuf_iterator<char>(file)),

@@ -157,6 +157,23 @@ class ClassGate(unittest.TestCase):
         self.assertEqual(structure.shrunk_classes(outlines(text), listed), {("room", "Large"): (29, 3)})
 
 
+class NameGate(unittest.TestCase):
+    @staticmethod
+    def problems(*texts):
+        tree = {f"room/{i}.h": cpp_outline.outline(text, f"room/{i}.h") for i, text in enumerate(texts)}
+        return structure.check_names(tree)
+
+    def test_one_name_in_two_files_of_a_namespace_fails(self):
+        (problem,) = self.problems("namespace a {\nclass X { int i; };\n}", "namespace a {\n\nstruct X {};\n}")
+        self.assertEqual(problem, "a::X is defined in room/0.h:2, room/1.h:3")
+
+    def test_other_namespaces_classes_and_announcements_do_not_collide(self):
+        self.assertEqual(self.problems(
+            "namespace a {\nclass X {};\nclass Y { struct Z {}; };\n}",
+            "namespace a::b {\nclass X {};\n}",
+            "namespace a {\nnamespace {\nclass X {};\n}\nclass X;\nclass W { struct Z {}; };\nstruct X about{};\n}"), [])
+
+
 class FunctionGate(unittest.TestCase):
     @staticmethod
     def function_of(lines):

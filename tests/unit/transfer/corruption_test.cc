@@ -16,7 +16,7 @@
 #include "transfer/wire/frame.h"
 #include "transfer/wire/frame_reader.h"
 
-namespace tandem {
+namespace tandem::corruption_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -249,4 +249,4 @@ TEST(CorruptionTest, AllTypesAreThere) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::corruption_test

@@ -18,7 +18,7 @@
 #include "tests/support/transport_probe.h"
 #include "transfer/media/ipc/ipc_medium.h"
 
-namespace tandem {
+namespace tandem::fabric_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -335,4 +335,4 @@ TEST_F(FabricTest, PeersWhoseDevicesDoNotReachOneAnotherTakeAnotherWay) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::fabric_test

@@ -16,7 +16,7 @@
 #include "tests/support/frame_faults.h"
 #include "tests/support/transport_probe.h"
 
-namespace tandem {
+namespace tandem::frame_proxy_test {
 namespace {
 
 using Kind = FrameAction::Kind;
@@ -305,4 +305,4 @@ TEST_F(FrameProxyTest, LargeFramesPassWhole) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::frame_proxy_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/transport_probe.h"
 
-namespace tandem {
+namespace tandem::frame_reader_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -132,4 +132,4 @@ TEST_F(FrameReaderTest, StopReportsAPayloadThatIsHalfThere) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::frame_reader_test

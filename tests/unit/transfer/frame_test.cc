@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::frame_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -192,4 +192,4 @@ TEST(FrameTest, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::frame_test

@@ -16,7 +16,7 @@
 #include "tests/support/ipc_fixture.h"
 #include "tests/support/late_device.h"
 
-namespace tandem {
+namespace tandem::ipc_medium_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -177,4 +177,4 @@ TEST(IpcMedium, MemoryOfAnotherKindOfDeviceIsNotTaken) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ipc_medium_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/ipc_fixture.h"
 
-namespace tandem {
+namespace tandem::ipc_peer_loss_test {
 namespace {
 
 // The rest of a child's life: connects, says where its pool lies, and hangs.
@@ -72,4 +72,4 @@ TEST(IpcPeerLoss, ClosedConnectionsLeaveNothingBehind) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ipc_peer_loss_test

@@ -1,9 +1,9 @@
-// The pure parts that handle rates: LinkMeter measures them and TokenBucket limits them.
+// The pure parts that handle rates: LinkMeter measures them and SendRate limits them.
 #include "gtest/gtest.h"
 #include "transfer/framed/links.h"
-#include "transfer/framed/token_bucket.h"
+#include "transfer/framed/send_rate.h"
 
-namespace tandem {
+namespace tandem::link_meter_test {
 namespace {
 
 using std::chrono::microseconds;
@@ -131,14 +131,14 @@ TEST_F(LinkMeterTest, WhatWasLostSaysNothing) {
 
 constexpr Duration kBurst = milliseconds(10);
 
-TEST(TokenBucketTest, NoBound) {
-  TokenBucket bucket(0, kBurst);
+TEST(SendRateTest, NoBound) {
+  SendRate bucket(0, kBurst);
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(bucket.Take(kStart, 1 << 30));
   EXPECT_EQ(bucket.ready_at(kStart), kStart);
 }
 
-TEST(TokenBucketTest, KeepsTheRateOverTime) {
-  TokenBucket bucket(1'000'000, kBurst);
+TEST(SendRateTest, KeepsTheRateOverTime) {
+  SendRate bucket(1'000'000, kBurst);
   TimePoint now = kStart;
   uint64_t taken = 0;
   while (now < kStart + std::chrono::seconds(10)) {
@@ -148,8 +148,8 @@ TEST(TokenBucketTest, KeepsTheRateOverTime) {
   EXPECT_NEAR(static_cast<double>(taken), 10e6, 20e3);
 }
 
-TEST(TokenBucketTest, ALargeFrameIsPaidForAfterwards) {
-  TokenBucket bucket(1'000'000, kBurst);  // holds 10,000
+TEST(SendRateTest, ALargeFrameIsPaidForAfterwards) {
+  SendRate bucket(1'000'000, kBurst);  // holds 10,000
   EXPECT_TRUE(bucket.Take(kStart, 1'010'000));
   EXPECT_FALSE(bucket.Take(kStart, 1));
   const TimePoint ready = bucket.ready_at(kStart);
@@ -158,8 +158,8 @@ TEST(TokenBucketTest, ALargeFrameIsPaidForAfterwards) {
   EXPECT_TRUE(bucket.Take(ready, 1));
 }
 
-TEST(TokenBucketTest, APauseSavesNoMoreThanTheBucketHolds) {
-  TokenBucket bucket(1'000'000, kBurst);
+TEST(SendRateTest, APauseSavesNoMoreThanTheBucketHolds) {
+  SendRate bucket(1'000'000, kBurst);
   EXPECT_TRUE(bucket.Take(kStart, 10'000));
   const TimePoint later = kStart + std::chrono::hours(1);
   EXPECT_TRUE(bucket.Take(later, 10'000));
@@ -167,8 +167,8 @@ TEST(TokenBucketTest, APauseSavesNoMoreThanTheBucketHolds) {
   EXPECT_FALSE(bucket.Take(later, 1));
 }
 
-TEST(TokenBucketTest, ASmallerBurstSavesLess) {
-  TokenBucket bucket(1'000'000, milliseconds(1));
+TEST(SendRateTest, ASmallerBurstSavesLess) {
+  SendRate bucket(1'000'000, milliseconds(1));
   EXPECT_TRUE(bucket.Take(kStart, 1'000));
   const TimePoint later = kStart + std::chrono::hours(1);
   EXPECT_TRUE(bucket.Take(later, 1'000));
@@ -177,4 +177,4 @@ TEST(TokenBucketTest, ASmallerBurstSavesLess) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::link_meter_test

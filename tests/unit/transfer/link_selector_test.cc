@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "transfer/fabric/endpoints.h"
 
-namespace tandem {
+namespace tandem::link_selector_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -195,4 +195,4 @@ TEST(EndpointsTest, WhatIsNoneIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::link_selector_test

@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/ipc_fixture.h"
 
-namespace tandem {
+namespace tandem::memory_greeting_refusal_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -174,4 +174,4 @@ TEST(MemoryGreetingRefusal, RefusedConnectionsLeaveNothingBehind) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::memory_greeting_refusal_test

@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::memory_greeting_test {
 namespace {
 
 using Kind = MemoryHandle::Kind;
@@ -84,4 +84,4 @@ TEST(MemoryAnswerMessage, HasOneEncoding) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::memory_greeting_test

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "transfer/media/nccl/setup.h"
 
-namespace tandem {
+namespace tandem::nccl_setup_test {
 namespace {
 
 std::array<std::byte, NcclSetup::kIdBytes> AnId() {
@@ -78,4 +78,4 @@ TEST(NcclVersionText, ReadsBothCodings) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nccl_setup_test

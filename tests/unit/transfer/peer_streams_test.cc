@@ -12,7 +12,7 @@
 #include "tests/support/transport_probe.h"
 #include "transfer/framed/receive_credit.h"
 
-namespace tandem {
+namespace tandem::peer_streams_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -320,4 +320,4 @@ TEST_F(PeerStreamsTest, APeerThatAsksForMoreFramesThanThereAreIsLeft) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::peer_streams_test

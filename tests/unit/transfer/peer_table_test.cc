@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::peer_table_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -331,4 +331,4 @@ TEST_F(PeerTableTest, PeersThatNobodyNamedAreForgottenFromTheOldest) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::peer_table_test

@@ -12,7 +12,7 @@
 #include "transfer/fabric/link_prober.h"
 #include "transfer/fabric/probe_receiver.h"
 
-namespace tandem {
+namespace tandem::probe_test {
 namespace {
 
 using std::chrono::microseconds;
@@ -311,4 +311,4 @@ TEST(ProbeTest, MeasuresARealLink) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::probe_test

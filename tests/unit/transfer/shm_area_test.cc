@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "transfer/media/shm/area.h"
 
-namespace tandem {
+namespace tandem::shm_area_test {
 namespace {
 
 constexpr size_t kSmallAreaBytes = 1000;
@@ -117,4 +117,4 @@ TEST_F(ShmAreaTest, AnEmptyAreaBeginsAtItsStart) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::shm_area_test

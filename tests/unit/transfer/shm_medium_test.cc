@@ -16,7 +16,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/ipc_fixture.h"
 
-namespace tandem {
+namespace tandem::shm_medium_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -239,4 +239,4 @@ TEST(ShmMedium, MemoryThatMayOnlyBeReadIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::shm_medium_test

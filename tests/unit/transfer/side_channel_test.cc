@@ -21,7 +21,7 @@
 #include "transfer/framed/side_channel_payloads.h"
 #include "transfer/media/tcp/tcp_medium.h"
 
-namespace tandem {
+namespace tandem::side_channel_test {
 namespace {
 
 using Kind = ReceiverProbe::Call::Kind;
@@ -365,4 +365,4 @@ TEST_F(OutboundSideChannelTest, WhatWasCopiedIsNamedThoughItsStreamWasDropped) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::side_channel_test

@@ -17,7 +17,7 @@
 #include "transfer/framed/framed_transport.h"
 #include "transfer/media/tcp/tcp_medium.h"
 
-namespace tandem {
+namespace tandem::staged_transport_test {
 namespace {
 
 using Kind = ReceiverProbe::Call::Kind;
@@ -284,4 +284,4 @@ TEST_F(StagedTransportTest, WhereEverySlotHoldsHalfAPayloadOthersAreDroppedAndMi
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::staged_transport_test

@@ -10,7 +10,7 @@
 #include "tests/support/transport_probe.h"
 #include "transfer/framed/staged_payloads.h"
 
-namespace tandem {
+namespace tandem::staging_test {
 namespace {
 
 using Kind = ReceiverProbe::Call::Kind;
@@ -197,4 +197,4 @@ TEST_F(StagedLandingsTest, NothingHasLandedWhenACopyFailed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::staging_test

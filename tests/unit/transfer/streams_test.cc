@@ -15,7 +15,7 @@
 #include "transfer/framed/refused_streams.h"
 #include "transfer/framed/reply_buffer.h"
 
-namespace tandem {
+namespace tandem::streams_test {
 namespace {
 
 constexpr StreamKey kKey = {.stream = 1, .epoch = 2};
@@ -142,4 +142,4 @@ TEST(OutboundConnectionTest, ASocketIsReadOnceForShortAnswers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::streams_test

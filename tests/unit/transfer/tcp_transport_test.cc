@@ -15,7 +15,7 @@
 #include "tests/support/raw_peer.h"
 #include "tests/support/transport_probe.h"
 
-namespace tandem {
+namespace tandem::tcp_transport_test {
 namespace {
 
 using Kind = ReceiverProbe::Call::Kind;
@@ -416,4 +416,4 @@ TEST_F(TcpTransportTest, AdvertisedHostIsWhatPeersAreTold) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tcp_transport_test

@@ -16,7 +16,7 @@
 #include "tests/support/wait_limit.h"
 #include "transfer/media/tcp/tcp_medium.h"
 
-namespace tandem {
+namespace tandem::tls_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -329,4 +329,4 @@ TEST_F(TlsTest, NoFilesMeanNoTls) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tls_test

@@ -15,7 +15,7 @@
 #include "tests/support/transport_probe.h"
 #include "transfer/media/tcp/tls_channel.h"
 
-namespace tandem {
+namespace tandem::tls_transport_test {
 namespace {
 
 constexpr uint64_t kEpoch = 7;
@@ -103,4 +103,4 @@ TEST_F(TlsTransportTest, ForeignSenderIsRefusedAndToldWhy) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tls_transport_test

@@ -75,7 +75,7 @@ void operator delete[](void* memory) noexcept { Free(memory); }
 void operator delete(void* memory, size_t) noexcept { Free(memory); }
 void operator delete[](void* memory, size_t) noexcept { Free(memory); }
 
-namespace tandem {
+namespace tandem::transfer_memory_test {
 namespace {
 
 // Shared memory of this process, mappings and bytes.
@@ -266,4 +266,4 @@ INSTANTIATE_TEST_SUITE_P(Media, TransferMemoryTest,
                          testing::Values(Kind::kTcp, Kind::kShm, Kind::kIpc), KindName);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::transfer_memory_test

@@ -27,7 +27,7 @@
 #include "transfer/framed/framed_transport.h"
 #include "transfer/media/shm/shm_medium.h"
 
-namespace tandem {
+namespace tandem::unauthenticated_peers_test {
 namespace {
 
 constexpr uint64_t kEpoch = 7;
@@ -209,4 +209,4 @@ TEST_F(UnauthenticatedPeersTest, WhoHasNoCertificateOfOurs) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::unauthenticated_peers_test

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/tree.h"
 #include "tests/unit/transformer/model_under_test.h"
 
 namespace tandem {
@@ -24,8 +25,8 @@ class AttentionMassesTest : public testing::Test {
     return model_->MassesOf(sequence, kWindow, decay, chunk);
   }
 
-  std::unique_ptr<ModelUnderTest> model_ = ModelUnderTest::Load(
-      {.directory = std::string(TANDEM_SOURCE_DIR) + "/tests/golden/checkpoints/llama2"});
+  std::unique_ptr<ModelUnderTest> model_ =
+      ModelUnderTest::Load({.directory = TreePath("tests/golden/checkpoints/llama2")});
 };
 
 // Each row's weights sum to 1, in each head.

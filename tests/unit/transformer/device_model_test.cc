@@ -16,6 +16,7 @@
 #include "tests/support/read_file.h"
 #include "tests/support/shallow_model.h"
 #include "tests/support/test_device.h"
+#include "tests/support/tree.h"
 #include "tests/unit/transformer/model_under_test.h"
 
 namespace tandem {
@@ -23,7 +24,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-const std::string kRoot = std::string(TANDEM_SOURCE_DIR) + "/";
+const std::string kRoot = TreePath("");
 constexpr char kSample[] = "models/sample";
 
 // How far logits may be off, as a share of the largest, where activations have 8 bits (bf16), 11

@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/tree.h"
 #include "tests/unit/transformer/model_under_test.h"
 
 namespace tandem {
@@ -18,8 +19,7 @@ class ForwardTest : public testing::Test {
  protected:
   ForwardTest()
       : model_(ModelUnderTest::Load(
-            {.directory = std::string(TANDEM_SOURCE_DIR) + "/tests/golden/checkpoints/sharded",
-             .max_tokens = 32})),
+            {.directory = TreePath("tests/golden/checkpoints/sharded"), .max_tokens = 32})),
         sequence_(model_->NewSequence({5, 6, 7, 8, 9})) {
     for (int64_t i = 0; i < 5; ++i) {
       slots_.push_back(sequence_.blocks[0] * ModelUnderTest::kBlockTokens + i);

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/read_file.h"
+#include "tests/support/tree.h"
 #include "tests/unit/transformer/model_under_test.h"
 
 namespace tandem {
@@ -35,11 +36,10 @@ void ExpectClose(const std::vector<float>& logits, const std::vector<double>& ex
 }
 
 TEST_P(GoldenLogitsTest, EqualsTransformers) {
-  const std::string root = TANDEM_SOURCE_DIR;
-  const Json golden = ParseJson(ReadFile(root + "/tests/golden/logits/" + GetParam() + ".json"));
+  const Json golden = ParseJson(ReadFile(TreePath("tests/golden/logits/") + GetParam() + ".json"));
   ASSERT_TRUE(golden.is_object() && !golden["cases"].empty());
   const auto model = ModelUnderTest::Load(
-      {.directory = root + "/" + golden["checkpoint"].get<std::string>(), .num_threads = 2});
+      {.directory = TreePath(golden["checkpoint"].get<std::string>()), .num_threads = 2});
 
   for (const Json& c : golden["cases"]) {
     TestSequence sequence = model->NewSequence(c["prompt_ids"].get<std::vector<int32_t>>());
@@ -78,18 +78,15 @@ Reading Read(ModelUnderTest& model, const std::vector<int32_t>& ids) {
   return reading;
 }
 
-TestModelOptions SampleModel() {
-  return {.directory = std::string(TANDEM_SOURCE_DIR) + "/models/sample",
-          .num_threads = 2,
-          .max_tokens = 4096};
+TestModelOptions SampleOptions() {
+  return {.directory = SampleModel(), .num_threads = 2, .max_tokens = 4096};
 }
 
 // That the sample model loses little on its own text where it is computed with `options`.
 void ExpectToKeepTheLoss(const TestModelOptions& options) {
-  const Json golden =
-      ParseJson(ReadFile(std::string(TANDEM_SOURCE_DIR) + "/tests/golden/logits/sample.json"));
+  const Json golden = ParseJson(ReadFile(TreePath("tests/golden/logits/sample.json")));
   ASSERT_TRUE(golden.is_object() && !golden["cases"].empty());
-  const auto exact = ModelUnderTest::Load(SampleModel());
+  const auto exact = ModelUnderTest::Load(SampleOptions());
   const auto eight = ModelUnderTest::Load(options);
   for (const Json& c : golden["cases"]) {
     auto ids = c["prompt_ids"].get<std::vector<int32_t>>();
@@ -111,7 +108,7 @@ void ExpectToKeepTheLoss(const TestModelOptions& options) {
 
 // Rounding KV to three bits of fraction moves the model's loss on its own text by little.
 TEST(EightBitKvTest, KeepsTheLossOfTheSampleModel) {
-  TestModelOptions options = SampleModel();
+  TestModelOptions options = SampleOptions();
   options.kv_dtype = DType::kF8E4M3;
   ExpectToKeepTheLoss(options);
 }
@@ -119,7 +116,7 @@ TEST(EightBitKvTest, KeepsTheLossOfTheSampleModel) {
 class Int8WeightsModelTest : public testing::TestWithParam<WeightsAs> {};
 
 TEST_P(Int8WeightsModelTest, KeepsTheLossOfTheSampleModel) {
-  TestModelOptions options = SampleModel();
+  TestModelOptions options = SampleOptions();
   options.weights_as = GetParam();
   ExpectToKeepTheLoss(options);
 }
@@ -129,7 +126,7 @@ TEST_P(Int8WeightsModelTest, GivesTheSameBitsInChunksOfAnySizeAndOnAnyNumberOfTh
   const int32_t kTokens = 150;
   std::vector<int32_t> ids;
   for (int32_t i = 0; i < kTokens; ++i) ids.push_back(5 + i * 7 % 400);
-  TestModelOptions options = SampleModel();
+  TestModelOptions options = SampleOptions();
   options.weights_as = GetParam();
   std::vector<float> expected;
   for (const int threads : {1, 2, 3}) {

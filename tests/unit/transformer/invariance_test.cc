@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/tree.h"
 #include "tests/unit/transformer/model_under_test.h"
 
 namespace tandem {
@@ -17,7 +18,7 @@ struct Case {
   DType kv_dtype;
 };
 
-std::string Directory(const Case& c) { return std::string(TANDEM_SOURCE_DIR) + "/" + c.checkpoint; }
+std::string Directory(const Case& c) { return TreePath("") + c.checkpoint; }
 
 std::vector<int32_t> Prompt(int32_t tokens, int32_t vocab_size, uint32_t seed) {
   std::vector<int32_t> ids(tokens);

@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/forwarding_device.h"
+#include "tests/support/tree.h"
 #include "tests/unit/transformer/model_under_test.h"
 
 namespace tandem {
@@ -19,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string kModel = std::string(TANDEM_SOURCE_DIR) + "/tests/golden/checkpoints/llama2";
+const std::string kModel = TreePath("tests/golden/checkpoints/llama2");
 
 // Holds the packing thread where it reports progress. Thread-safe.
 class PackingGate {

@@ -14,6 +14,7 @@
 #include "model/transformer/weight_layout.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/read_file.h"
+#include "tests/support/tree.h"
 #include "tests/unit/checkpoint/checkpoint_files.h"
 #include "tests/unit/transformer/model_under_test.h"
 
@@ -32,7 +33,7 @@ class WeightsTest : public testing::Test {
   };
 
   void Read(const std::string& name) {
-    source_ = std::string(TANDEM_SOURCE_DIR) + "/tests/golden/checkpoints/" + name;
+    source_ = TreePath("tests/golden/checkpoints/") + name;
     const auto checkpoint = Checkpoint::Open(source_);
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
     for (const std::string& tensor_name : (*checkpoint)->Names()) {
@@ -203,7 +204,7 @@ TEST_F(WeightsTest, DataAtOddAddressesGivesTheSameLogits) {
 }
 
 TEST_F(WeightsTest, EmbeddingAndHeadStayAsTheyAreOnRequest) {
-  const std::string directory = std::string(TANDEM_SOURCE_DIR) + "/tests/golden/checkpoints/llama2";
+  const std::string directory = TreePath("tests/golden/checkpoints/llama2");
   const ModelConfig config = LoadModelConfig(directory).value();
   const auto checkpoint = Checkpoint::Open(directory);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();

@@ -1,4 +1,4 @@
-#include "engine/loop/canary.h"
+#include "engine/loop/canary_steps.h"
 
 #include <memory>
 
@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-void Canary::OnIdle(TimePoint now) {
+void CanarySteps::OnIdle(TimePoint now) {
   if (interval_ <= Duration::zero()) return;
   if (now < next_ || now - progress_.computed_at() < interval_) return;
   next_ = now + interval_;  // also after a failure
@@ -17,7 +17,7 @@ void Canary::OnIdle(TimePoint now) {
   failed_(status);
 }
 
-absl::Status Canary::RunStep() {
+absl::Status CanarySteps::RunStep() {
   constexpr StepShape kOneToken = {.prefill_tokens = 1};
   const auto steps = DummySteps::Create({.max_step_tokens = kOneToken.prefill_tokens}, parts_);
   if (absl::IsResourceExhausted(steps.status())) return absl::OkStatus();

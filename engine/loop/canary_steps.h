@@ -12,11 +12,11 @@ namespace tandem {
 // Runs a step of one token now and then while an engine has nothing to compute, so that others can tell
 // an engine that could serve from one whose steps fail or hang.
 // Thread: engine. Everything that the constructor takes must outlive it.
-class Canary {
+class CanarySteps {
  public:
   // interval: EngineOptions::canary_interval. `failed` is called when a step failed.
-  Canary(Duration interval, const DummySteps::Parts& parts, Progress& progress,
-         const std::function<void(const absl::Status&)>& failed)
+  CanarySteps(Duration interval, const DummySteps::Parts& parts, Progress& progress,
+              const std::function<void(const absl::Status&)>& failed)
       : interval_(interval), parts_(parts), progress_(progress), failed_(failed) {}
 
   // The engine has nothing to compute, and may run steps. Runs one if none has ended for the interval.

@@ -11,10 +11,10 @@ namespace tandem {
 // Holds a sender to a rate. A frame that is larger than the bucket is let through whole and paid for
 // afterwards, so that frames of any size keep the rate.
 // Pure: the caller passes the time.
-class TokenBucket {
+class SendRate {
  public:
   // 0 bytes per second means no bound. The bucket holds what the rate gives in `burst`.
-  TokenBucket(uint64_t bytes_per_second, Duration burst)
+  SendRate(uint64_t bytes_per_second, Duration burst)
       : rate_(static_cast<double>(bytes_per_second)),
         burst_(rate_ * std::chrono::duration<double>(burst).count()) {}
 
