@@ -1,6 +1,8 @@
 # Three commands for a newcomer: `make demo`, `make chat` and `make test`. Each does all that it needs.
 PRESET ?= release
 JOBS ?= $(shell nproc)
+# Tests wait for other processes a quarter of their time.
+TEST_JOBS ?= $(shell expr $(JOBS) + $(JOBS) / 2)
 BUILD = build/$(PRESET)
 # Where `make demo` and `make chat` compute: cpu, or cuda:0 and so on.
 DEVICE ?= cpu
@@ -52,7 +54,7 @@ prometheus:
 	tools/install_deps.sh prometheus
 
 test: prometheus build
-	ctest --preset $(PRESET) -j $(JOBS)
+	ctest --preset $(PRESET) -j $(TEST_JOBS)
 
 test-long: build
 	ctest --preset long
@@ -60,7 +62,7 @@ test-long: build
 test-room: deps
 	$(CONFIGURE)
 	cmake --build --preset $(PRESET) -j $(JOBS) --target $(ROOM)_tests
-	ctest --preset $(PRESET) -j $(JOBS) -L '^$(ROOM)$$'
+	ctest --preset $(PRESET) -j $(TEST_JOBS) -L '^$(ROOM)$$'
 
 cuda:
 	tools/install_deps.sh core

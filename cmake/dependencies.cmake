@@ -14,7 +14,7 @@ target_compile_definitions(hwy::hwy INTERFACE "HWY_DISABLED_TARGETS=(${disabled}
 if(TANDEM_QUICK AND EXISTS /proc/cpuinfo)
   file(STRINGS /proc/cpuinfo features REGEX "^flags" LIMIT_COUNT 1)
   set(target "")
-  if(features MATCHES " avx512bw .* avx512vl ")
+  if(features MATCHES " avx512bw " AND features MATCHES " avx512vl")
     set(target HWY_AVX3)
   elseif(features MATCHES " avx2 ")
     set(target HWY_AVX2)

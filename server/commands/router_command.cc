@@ -7,6 +7,7 @@
 #include "server/assembly/router_process.h"
 #include "server/commands/child_process.h"
 #include "server/commands/commands.h"
+#include "server/commands/heap_trimmer.h"
 #include "server/commands/router_process_flags.h"
 #include "server/commands/signals.h"
 #include "server/services/descriptor_limit.h"
@@ -20,7 +21,8 @@ absl::Status ServeUntilTerminated(const RouterProcessFlags& flags) {
                    RouterProcess::Start(flags.Complete()));
   LogInfo("router ready address={} model={}", router->address(), router->model());
   TellReady(flags.ready_fd, router->address());
-  WaitForTermination();
+  HeapTrimmer heap;
+  WaitForTermination(kTrimInterval, [&heap] { heap.TrimIfMuchIsFree(); });
   LogInfo("draining seconds={}", flags.drain_seconds);
   router->Drain(std::chrono::steady_clock::now() + std::chrono::seconds(flags.drain_seconds));
   LogInfo("ended");

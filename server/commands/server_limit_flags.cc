@@ -16,8 +16,8 @@ struct LimitFlag {
 constexpr int32_t kDay = 24 * 3600;
 constexpr LimitFlag kLimitFlags[] = {
     {"--max-connections", &ServerLimits::max_connections, 1, 1 << 20,
-     "open connections to the gRPC port; more are closed at once, as are those for which the "
-     "system's limit on open files leaves no room"},
+     "open connections to the gRPC port, of which one in eight may be in its handshake; more are "
+     "closed at once, as are those for which the system's limit on open files leaves no room"},
     {"--max-streams", &ServerLimits::max_streams, 1, 1 << 20,
      "calls in progress of one connection; more wait at their client"},
     {"--grpc-memory-mib", &ServerLimits::memory_mebibytes, 64, 1 << 20,

@@ -3,6 +3,9 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <cerrno>
+#include <chrono>
+
 namespace tandem {
 namespace {
 
@@ -24,12 +27,15 @@ void BlockTerminationSignals() {
          SIG_IGN);  // a limit on files, which memory to share is too, is an error to handle
 }
 
-int WaitForTermination() {
+void WaitForTermination(Duration interval, const std::function<void()>& meanwhile) {
   const sigset_t set = TerminationSignals();
-  int received = 0;
-  sigwait(&set, &received);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(interval);
+  const timespec pause = {.tv_sec = seconds.count(),
+                          .tv_nsec = static_cast<long>((interval - seconds).count())};
+  while (sigtimedwait(&set, nullptr, &pause) < 0) {
+    if (errno == EAGAIN) meanwhile();
+  }
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-  return received;
 }
 
 }  // namespace tandem

@@ -9,6 +9,7 @@
 #include "server/assembly/worker.h"
 #include "server/commands/child_process.h"
 #include "server/commands/commands.h"
+#include "server/commands/heap_trimmer.h"
 #include "server/commands/signals.h"
 #include "server/commands/trace_flags.h"
 #include "server/commands/version.h"
@@ -41,7 +42,8 @@ int RunWorker(WorkerFlags flags) {
     if (!(*worker)->WaitUntilKnown()) return;
     TellReady(flags.ready_fd, (*worker)->address() + " " + (*worker)->data_address());
   });
-  WaitForTermination();
+  HeapTrimmer heap;
+  WaitForTermination(kTrimInterval, [&heap] { heap.TrimIfMuchIsFree(); });
   LogInfo("draining seconds={}", flags.drain_seconds);
   (*worker)->Drain(std::chrono::steady_clock::now() + std::chrono::seconds(flags.drain_seconds));
   known.join();

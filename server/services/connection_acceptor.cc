@@ -21,12 +21,16 @@
 namespace tandem {
 namespace {
 
-// How long accepting rests when the system has no descriptor or memory for one more connection.
-constexpr int kPauseMilliseconds = 100;
+// How long accepting rests when the system has no descriptor or memory for one more connection, or as many
+// handshakes as may be wait for the server.
+constexpr int kPauseMilliseconds = 10;
 constexpr std::chrono::seconds kLogInterval(10);
 // One in so many connections makes room at a time: looking at all of them for each new one would take
 // longer than the handshakes.
 constexpr int kEvictedShare = 8;
+// One in so many connections may be in its handshake, and so many may be in any case.
+constexpr int kHandshakeShare = 8;
+constexpr int kLeastHandshakes = 64;
 
 // A peer that takes no byte for as long as it may leave a ping unanswered is disconnected.
 void SetOptions(int connection, int32_t timeout_seconds) {
@@ -95,8 +99,9 @@ v1::ConnectionUse ConnectionAcceptor::use() const {
 void ConnectionAcceptor::Run() {
   NameThisThread("accept");
   while (!stopping_) {
-    Wait(out_of_descriptors_ ? WaitFor::kPause : WaitFor::kConnections);
+    Wait(out_of_descriptors_ || too_many_handshakes_ ? WaitFor::kPause : WaitFor::kConnections);
     out_of_descriptors_ = false;
+    too_many_handshakes_ = false;
     for (const UniqueFd& listener : listeners_) AcceptAll(listener);
   }
 }
@@ -113,6 +118,10 @@ void ConnectionAcceptor::Wait(WaitFor what) {
 
 void ConnectionAcceptor::AcceptAll(const UniqueFd& listener) {
   while (!stopping_) {
+    if (!MayShakeHands()) {
+      too_many_handshakes_ = true;
+      return;
+    }
     const int connection = accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (connection < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -140,7 +149,20 @@ void ConnectionAcceptor::AcceptAll(const UniqueFd& listener) {
 
 void ConnectionAcceptor::MakeRoom(TimePoint now) {
   const int most = std::max(open_.upper_bound() / kEvictedShare, 1);
-  const int evicted = open_.EvictQuietest(HandshakeBegin(now), most);
+  CountEvicted(open_.EvictQuietest(HandshakeBegin(now), most), now);
+}
+
+bool ConnectionAcceptor::MayShakeHands() {
+  const int most = std::max(limits_.max_connections / kHandshakeShare, kLeastHandshakes);
+  absl::MutexLock lock(&mutex_);
+  if (open_.unfinished_upper_bound() < most) return true;
+  const TimePoint now = std::chrono::steady_clock::now();
+  // More than one, so that not each connection looks at all of them.
+  CountEvicted(open_.EvictUnfinished(HandshakeBegin(now), most - most / kEvictedShare), now);
+  return open_.unfinished_upper_bound() < most;
+}
+
+void ConnectionAcceptor::CountEvicted(int evicted, TimePoint now) {
   if (evicted == 0) return;
   evicted_ += static_cast<uint64_t>(evicted);
   LogLackOfRoom(now);

@@ -30,6 +30,11 @@ namespace tandem {
 // no other peer out. When all connections are older than that, a new one is closed at once. Both are logged
 // and counted.
 //
+// One in eight connections may be in its handshake, of which one over TLS takes some 40 KiB. Beyond that the
+// oldest whose peer keeps the server waiting is closed. Where all of them wait for the server, further
+// peers wait in the listener's queue: thousands that come at once would otherwise take the processors from the
+// connections that are there, and workers would lose their leases.
+//
 // A connection is taken only if its descriptor's number is below the limit minus a reserve. The
 // system gives out the lowest number that is free, so the numbers above always remain for the rest
 // of the process.
@@ -66,6 +71,9 @@ class ConnectionAcceptor {
   // Ends some of the connections that may still be in their handshake. What ends frees its descriptor
   // only once gRPC has noticed.
   void MakeRoom(TimePoint now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether one more connection may begin its handshake, for which others may have been closed.
+  bool MayShakeHands();
+  void CountEvicted(int evicted, TimePoint now);
   // Later accepted connections may still be in their handshake.
   TimePoint HandshakeBegin(TimePoint now) const {
     return now - std::chrono::seconds(limits_.handshake_seconds);
@@ -84,6 +92,7 @@ class ConnectionAcceptor {
   Handler handler_;      // constant once the thread runs
   std::atomic<bool> stopping_ = false;
   std::atomic<bool> out_of_descriptors_ = false;
+  bool too_many_handshakes_ = false;  // of the thread
   std::atomic<uint64_t> refused_ = 0;
   std::atomic<uint64_t> evicted_ = 0;
   TimePoint next_log_;  // of the thread

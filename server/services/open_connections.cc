@@ -9,7 +9,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -23,18 +26,21 @@ ino_t SocketInode(int fd) {
   return fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode) ? info.st_ino : 0;
 }
 
-// The beginning of the kernel's struct tcp_info. That of the C library ends before the count of bytes.
+// The beginning of the kernel's struct tcp_info. That of the C library ends before these counts.
 struct TcpInfo {
   alignas(uint64_t) std::byte other_fields[128];
   uint64_t bytes_received;
+  uint32_t more_fields[4];
+  uint32_t data_segments_received;
+  uint32_t data_segments_sent;
 };
 
-// How many bytes the peer has sent; 0 where the descriptor is no TCP connection any more.
-uint64_t BytesReceived(int fd) {
+// Nothing where the descriptor is no TCP connection any more, or the kernel (before 4.6) does not count them.
+std::optional<TcpInfo> InfoOf(int fd) {
   TcpInfo info{};
   socklen_t size = sizeof(info);
-  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
-  return size < sizeof(info) ? 0 : info.bytes_received;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || size < sizeof(info)) return {};
+  return info;
 }
 
 // gRPC may close the descriptor at any time, and its number may then stand for another connection. A
@@ -48,7 +54,9 @@ bool ShutDown(int fd, ino_t inode) {
 }  // namespace
 
 void OpenConnections::Add(int fd, TimePoint accepted) {
-  sockets_[fd] = {.inode = SocketInode(fd), .accepted = accepted};
+  const Socket socket = {.inode = SocketInode(fd), .accepted = accepted};
+  sockets_[fd] = socket;
+  unfinished_.push_back({fd, socket});
 }
 
 int OpenConnections::Count() {
@@ -65,7 +73,10 @@ bool OpenConnections::HasAnyAcceptedAfter(TimePoint time) const {
 int OpenConnections::EvictQuietest(TimePoint time, int most) {
   std::vector<std::tuple<uint64_t, TimePoint, int>> candidates;
   for (const auto& [fd, socket] : sockets_) {
-    if (socket.accepted > time) candidates.emplace_back(BytesReceived(fd), socket.accepted, fd);
+    if (socket.accepted > time) {
+      const auto info = InfoOf(fd);
+      candidates.emplace_back(info ? info->bytes_received : 0, socket.accepted, fd);
+    }
   }
   std::ranges::sort(candidates);
   int evicted = 0;
@@ -74,6 +85,30 @@ int OpenConnections::EvictQuietest(TimePoint time, int most) {
     if (ShutDown(fd, sockets_.at(fd).inode)) ++evicted;
     sockets_.erase(fd);
   }
+  return evicted;
+}
+
+int OpenConnections::EvictUnfinished(TimePoint time, int most) {
+  std::vector<Unfinished> idle, left;
+  for (const Unfinished& one : unfinished_) {
+    if (one.socket.accepted <= time || SocketInode(one.fd) != one.socket.inode) continue;
+    const auto info = InfoOf(one.fd);
+    if (!info || info->data_segments_received > 1) continue;
+    const bool waits_for_an_answer =
+        info->data_segments_received == 1 && info->data_segments_sent == 0;
+    (waits_for_an_answer ? left : idle).push_back(one);
+  }
+  const auto unfinished = static_cast<int>(left.size() + idle.size());
+  const int evicted = std::clamp(unfinished - most + 1, 0, static_cast<int>(idle.size()));
+  for (const Unfinished& one : std::span(idle).first(static_cast<size_t>(evicted))) {
+    // Its number may stand for another connection by now, which is left alone.
+    ShutDown(one.fd, one.socket.inode);
+    const auto known = sockets_.find(one.fd);
+    if (known != sockets_.end() && known->second.inode == one.socket.inode) sockets_.erase(known);
+  }
+  left.insert(left.end(), idle.begin() + evicted, idle.end());
+  std::ranges::sort(left, {}, [](const Unfinished& one) { return one.socket.accepted; });
+  unfinished_ = std::move(left);
   return evicted;
 }
 

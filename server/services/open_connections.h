@@ -2,6 +2,8 @@
 
 #include <sys/types.h>
 
+#include <vector>
+
 #include "absl/container/flat_hash_map.h"
 #include "base/clock.h"
 
@@ -25,13 +27,28 @@ class OpenConnections {
   // closes their descriptors. Returns how many there were. Costs one system call for each candidate.
   int EvictQuietest(TimePoint time, int most);
 
+  // At least as many as are in their handshake, at no cost: those of which EvictUnfinished has not seen yet that
+  // they have ended it.
+  int unfinished_upper_bound() const { return static_cast<int>(unfinished_.size()); }
+  // Forgets as unfinished those that were accepted before `time`, are closed, or whose peer has sent a second
+  // segment, as a handshake over TLS and one of HTTP/2 both need it. Of the others it shuts down the oldest ones
+  // whose peer keeps the server waiting, until fewer than `most` are left: a peer that has sent nothing, or nothing
+  // since it got an answer. What waits for the server's answer stays. Returns how many were shut down. Costs two
+  // system calls for each unfinished connection.
+  int EvictUnfinished(TimePoint time, int most);
+
  private:
   struct Socket {
     ino_t inode;
     TimePoint accepted;
   };
+  struct Unfinished {
+    int fd;
+    Socket socket;
+  };
 
   absl::flat_hash_map<int, Socket> sockets_;  // by descriptor
+  std::vector<Unfinished> unfinished_;        // the oldest first
 };
 
 }  // namespace tandem

@@ -9,7 +9,7 @@
 
 // Stream::CopyAll and HashAll: what lands, what stays as it was, and the hashes, against Hash64.
 
-namespace tandem {
+namespace tandem::device_extents_test {
 namespace {
 
 constexpr auto kPoison = std::byte{0xa5};
@@ -280,4 +280,4 @@ TEST_P(DeviceExtentsTest, NothingToDoIsDone) {
 TANDEM_INSTANTIATE_OPS_TEST(DeviceExtentsTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::device_extents_test

@@ -12,7 +12,7 @@
 // Memory that processes share, as Device promises it: what another process writes is read here and
 // the reverse, whoever frees it or dies, and what is not such memory is refused.
 
-namespace tandem {
+namespace tandem::device_sharing_test {
 namespace {
 
 using Kind = MemoryHandle::Kind;
@@ -252,7 +252,7 @@ TEST_P(DeviceSharingTest, NothingIsLeftBehind) {
 TANDEM_INSTANTIATE_OPS_TEST(DeviceSharingTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::device_sharing_test
 
 int main(int argc, char** argv) {
   tandem::SharingPeer::StartNursery();

@@ -23,7 +23,7 @@
 #include "transfer/media/shm/shm_medium.h"
 #include "transfer/media/tcp/tcp_medium.h"
 
-namespace tandem {
+namespace tandem::medium_test {
 namespace {
 
 enum class Reach : uint8_t { kProcess, kHost };
@@ -387,4 +387,4 @@ INSTANTIATE_TEST_SUITE_P(All, MediumTest,
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::medium_test

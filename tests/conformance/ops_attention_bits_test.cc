@@ -4,7 +4,7 @@
 
 // P2: whose bits of an attention row depend on that row alone, and where.
 
-namespace tandem {
+namespace tandem::ops_attention_bits_test {
 namespace {
 
 using Problem = AttentionProblem;
@@ -155,4 +155,4 @@ TEST_P(AttentionBitsTest, ReportsChangeNoBit) {
 TANDEM_INSTANTIATE_OPS_TEST(AttentionBitsTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ops_attention_bits_test

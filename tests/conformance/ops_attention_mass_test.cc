@@ -6,7 +6,7 @@
 
 // How much attention blocks and tokens got, which eviction ranks them by.
 
-namespace tandem {
+namespace tandem::ops_attention_mass_test {
 namespace {
 
 using Problem = AttentionProblem;
@@ -267,4 +267,4 @@ TEST_P(AttentionMassTest, ColumnsOfALongContext) {
 TANDEM_INSTANTIATE_OPS_TEST(AttentionMassTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ops_attention_mass_test

@@ -7,7 +7,7 @@
 
 // Attention against float64, over every shape that it takes.
 
-namespace tandem {
+namespace tandem::ops_attention_test {
 namespace {
 
 using Problem = AttentionProblem;
@@ -275,4 +275,4 @@ TEST_P(AttentionTest, LaterTokensNeverReachEarlierRows) {
 TANDEM_INSTANTIATE_OPS_TEST(AttentionTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ops_attention_test

@@ -11,7 +11,7 @@
 
 // What is written into the block pool and moved in it, bit for bit.
 
-namespace tandem {
+namespace tandem::ops_kv_test {
 namespace {
 
 class KvBlocksTest : public OpsTest {
@@ -484,4 +484,4 @@ TANDEM_INSTANTIATE_OPS_TEST(CopyTokensTest);
 TANDEM_INSTANTIATE_OPS_TEST(ConvertKvTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ops_kv_test

@@ -10,7 +10,7 @@
 
 // What is written into pools of quantised types (base/kv_row.h) and moved in them, bit for bit.
 
-namespace tandem {
+namespace tandem::ops_quantised_kv_test {
 namespace {
 
 constexpr DType kTypes[] = {DType::kK8V8, DType::kK6V5, DType::kK4V3};
@@ -301,4 +301,4 @@ TEST_P(QuantisedKvTest, ConvertKvTakesNoQuantisedKvAsNumbers) {
 TANDEM_INSTANTIATE_OPS_TEST_ON(QuantisedKvTest, CpuOpsSetups());
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ops_quantised_kv_test

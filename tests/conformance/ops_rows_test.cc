@@ -9,7 +9,7 @@
 // A row's result has the same bits wherever the row lies in memory, and in a product of few rows
 // also whatever the rows beside it.
 
-namespace tandem {
+namespace tandem::ops_rows_test {
 namespace {
 
 class RowsTest : public OpsTest {
@@ -176,4 +176,4 @@ TEST_P(RowsTest, ActivationsDoNotDependOnWhereRowsLie) {
 TANDEM_INSTANTIATE_OPS_TEST(RowsTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ops_rows_test

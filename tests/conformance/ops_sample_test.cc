@@ -8,7 +8,7 @@
 #include "tests/support/ops_fixture.h"
 #include "tests/support/reference_ops.h"
 
-namespace tandem {
+namespace tandem::ops_sample_test {
 namespace {
 
 class SampleTest : public OpsTest {
@@ -445,4 +445,4 @@ TEST_P(SampleTest, NeighboursAndThreadsChangeNothing) {
 TANDEM_INSTANTIATE_OPS_TEST(SampleTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ops_sample_test

@@ -10,7 +10,7 @@
 // Each op against its float64 reference, with guards beside its output, over odd sizes; and each
 // row alone against the same row among others (P2).
 
-namespace tandem {
+namespace tandem::ops_test {
 namespace {
 
 constexpr double kBound = 2e-6;  // relative L2 of f32 arithmetic
@@ -303,4 +303,4 @@ TEST(OpCostTest, CountsWhatMustMoveAndBeComputed) {
 TANDEM_INSTANTIATE_OPS_TEST(SmallOpsTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ops_test

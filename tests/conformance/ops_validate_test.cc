@@ -6,7 +6,7 @@
 
 // Every argument that an op must refuse is refused by its name, and nothing is computed.
 
-namespace tandem {
+namespace tandem::ops_validate_test {
 namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -468,4 +468,4 @@ TANDEM_INSTANTIATE_OPS_TEST(ValidateTest);
 TANDEM_INSTANTIATE_OPS_TEST(ValidateAttentionTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ops_validate_test

@@ -6,7 +6,7 @@
 #include "tests/support/transport_fixture.h"
 #include "transfer/transport.h"
 
-namespace tandem {
+namespace tandem::transport_delivery_test {
 namespace {
 
 class TransportDeliveryTest : public TransportFixture {};
@@ -184,4 +184,4 @@ TEST_P(TransportDeliveryTest, StreamWithoutFramesCommits) {
 INSTANTIATE_TEST_SUITE_P(All, TransportDeliveryTest, ::testing::ValuesIn(kFabrics), FabricName);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::transport_delivery_test

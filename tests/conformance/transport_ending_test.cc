@@ -12,7 +12,7 @@
 #include "tests/support/transport_fixture.h"
 #include "transfer/transport.h"
 
-namespace tandem {
+namespace tandem::transport_ending_test {
 namespace {
 
 class TransportEndingTest : public TransportFixture {};
@@ -220,4 +220,4 @@ TEST_P(TransportEndingTest, EveryStreamEndsWhenTheTransportGoes) {
 INSTANTIATE_TEST_SUITE_P(All, TransportEndingTest, ::testing::ValuesIn(kFabrics), FabricName);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::transport_ending_test

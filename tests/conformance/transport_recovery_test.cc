@@ -10,7 +10,7 @@
 
 #include "tests/support/transport_fixture.h"
 
-namespace tandem {
+namespace tandem::transport_recovery_test {
 namespace {
 
 using Fault = FrameAction::Kind;
@@ -379,4 +379,4 @@ TEST_P(RecoveryTest, TheRateOfALinkIsBounded) {
 INSTANTIATE_TEST_SUITE_P(All, RecoveryTest, ::testing::ValuesIn(kFabrics), FabricName);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::transport_recovery_test

@@ -9,7 +9,7 @@
 #include "tests/support/transport_fixture.h"
 #include "transfer/transport.h"
 
-namespace tandem {
+namespace tandem::transport_refusal_test {
 namespace {
 
 class TransportRefusalTest : public TransportFixture {};
@@ -140,4 +140,4 @@ TEST_P(TransportRefusalTest, NothingFollowsACommit) {
 INSTANTIATE_TEST_SUITE_P(All, TransportRefusalTest, ::testing::ValuesIn(kFabrics), FabricName);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::transport_refusal_test

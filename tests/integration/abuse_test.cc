@@ -36,7 +36,7 @@ using ::testing::StartsWith;
 
 // By how much the resident memory of a process may grow while it is attacked: for each connection that
 // its limit allows, and for all else, of which gRPC may have 64 MiB and takes up to twice that.
-constexpr int64_t kConnectionKib = 128;
+constexpr int64_t kConnectionKib = 32;
 constexpr int64_t kMemorySlackKib = 160 << 10;
 // How many times as long honest peers may take while the machine also runs the attack, and what it has
 // sent waits to be accepted before them.

@@ -84,6 +84,23 @@ TEST(ConnectionsTest, ARouterTakesNewClientsAndWorkersInABurstOfSilentConnection
   ExpectAnAnswer(client);
 }
 
+// There is room for all of them; but what waits for a handshake takes memory, too.
+TEST(ConnectionsTest, FewConnectionsMayBeInTheirHandshake) {
+  constexpr int kHandshakes = 64;
+  constexpr int kSilent = 200;
+  TestCluster cluster(
+      {.prefill = 0, .decode = 0, .router_flags = {"--max-connections=256", kPatient}});
+  RawConnections burst(cluster.address(), kSilent);
+  ASSERT_TRUE(burst.AwaitClosed(kSilent - kHandshakes));
+  Client client(cluster.address());
+  ASSERT_TRUE(client.WaitUntilConnected(std::chrono::minutes(1)));
+  ExpectAnAnswer(client);
+  const auto status = client.GetStatus(std::chrono::minutes(1));
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_GE(status->connections().evicted(), uint64_t{kSilent - kHandshakes});
+  EXPECT_EQ(status->connections().refused(), 0U);
+}
+
 TEST(ConnectionsTest, ANewRouterReachesAWorkerInABurstOfSilentConnectionsToIt) {
   TestCluster cluster(
       {.binary = FewDescriptors(), .prefill = 0, .decode = 0, .worker_flags = {kPatient}});

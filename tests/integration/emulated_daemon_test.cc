@@ -18,7 +18,7 @@
 #include "tests/support/test_cluster.h"
 #include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::emulated_daemon_test {
 namespace {
 
 using ::testing::AllOf;
@@ -222,4 +222,4 @@ TEST(EmulatedDaemonTest, VersionNamesTheDevices) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::emulated_daemon_test

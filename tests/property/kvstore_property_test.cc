@@ -19,7 +19,7 @@
 #include "kernels/registry.h"
 #include "kvstore/kv_store.h"
 
-namespace tandem {
+namespace tandem::kvstore_property_test {
 namespace {
 
 constexpr int kSeeds = 34;
@@ -512,4 +512,4 @@ TEST(KvStoreProperty, TablesHoldWhatTheModelHolds) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kvstore_property_test

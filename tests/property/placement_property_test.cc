@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "scheduler/latency_model/placement_model.h"
 
-namespace tandem {
+namespace tandem::placement_property_test {
 namespace {
 
 class AnyWorker {
@@ -297,4 +297,4 @@ TEST(PlacementPropertyTest, AnyQueueGivesAFinitePrediction) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::placement_property_test

@@ -10,7 +10,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem::cuda {
+namespace tandem::cuda::prefill_plan_test {
 namespace {
 
 struct Sequence {
@@ -270,4 +270,4 @@ TEST_F(PrefillPlanTest, NoRowsNoTiles) {
 }
 
 }  // namespace
-}  // namespace tandem::cuda
+}  // namespace tandem::cuda::prefill_plan_test

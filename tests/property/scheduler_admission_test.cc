@@ -9,7 +9,7 @@
 #include "scheduler/scheduler.h"
 #include "tests/unit/scheduler/fake_engine.h"
 
-namespace tandem {
+namespace tandem::scheduler_admission_test {
 namespace {
 
 constexpr uint64_t kPools = 4000;
@@ -234,4 +234,4 @@ TEST(SchedulerAdmission, NoSequenceIsPreemptedWhileOutputsAreAsLongAsExpected) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::scheduler_admission_test

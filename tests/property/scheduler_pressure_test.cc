@@ -11,7 +11,7 @@
 #include "scheduler/scheduler.h"
 #include "tests/unit/scheduler/fake_engine.h"
 
-namespace tandem {
+namespace tandem::scheduler_pressure_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -82,4 +82,4 @@ TEST(SchedulerPressure, APoolOfAThirdOfTheDemandIsUsedAndThrashesLittle) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::scheduler_pressure_test

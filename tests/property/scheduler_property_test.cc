@@ -14,7 +14,7 @@
 #include "scheduler/scheduler.h"
 #include "tests/unit/scheduler/fake_engine.h"
 
-namespace tandem {
+namespace tandem::scheduler_property_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -426,4 +426,4 @@ TEST(SchedulerProperty, RandomTracesKeepEveryPromise) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::scheduler_property_test

@@ -17,7 +17,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::split_plan_test {
 namespace {
 
 // Fresh every time, printed, and given back by TANDEM_SEED.
@@ -254,4 +254,4 @@ TEST_F(SplitPlanTest, UnitsHoldWhatTheLastTokenSees) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::split_plan_test

@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::answer_reader_test {
 namespace {
 
 using Kind = AnswerEvent::Kind;
@@ -313,4 +313,4 @@ TEST(AnswerReaderTest, WithoutToolsNothingIsSearchedForCalls) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::answer_reader_test

@@ -10,7 +10,7 @@
 #include "model/answer/answer_reader.h"
 #include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::find_markup_test {
 namespace {
 
 using Form = CallMarkup::Form;
@@ -224,4 +224,4 @@ TEST(FindMarkupTest, ParsersAreChosenByName) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::find_markup_test

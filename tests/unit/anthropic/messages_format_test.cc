@@ -10,7 +10,7 @@
 #include "tests/support/sse_events.h"
 #include "tests/support/turn_events.h"
 
-namespace tandem::anthropic {
+namespace tandem::anthropic::messages_format_test {
 namespace {
 
 using openai::Json;
@@ -151,4 +151,4 @@ TEST(MessagesFormatTest, AnIdleStreamIsPinged) {
 }
 
 }  // namespace
-}  // namespace tandem::anthropic
+}  // namespace tandem::anthropic::messages_format_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "server/anthropic/messages_error.h"
 
-namespace tandem::anthropic {
+namespace tandem::anthropic::messages_request_test {
 namespace {
 
 using openai::Json;
@@ -217,4 +217,4 @@ TEST(MessagesErrorTest, EveryStatusHasItsType) {
 }
 
 }  // namespace
-}  // namespace tandem::anthropic
+}  // namespace tandem::anthropic::messages_request_test

@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::block_hash_test {
 namespace {
 
 std::vector<int32_t> Tokens(size_t count) {
@@ -48,4 +48,4 @@ TEST(BlockHashTest, AChainGrowsWithItsTokens) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::block_hash_test

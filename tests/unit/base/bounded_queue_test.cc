@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::bounded_queue_test {
 namespace {
 
 using testing::ElementsAre;
@@ -124,4 +124,4 @@ TEST(BoundedQueue, ItsSizeIsKnownWhileAThreadHangsWithItsLock) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::bounded_queue_test

@@ -6,7 +6,7 @@
 #include "absl/base/thread_annotations.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::condition_variable_test {
 namespace {
 
 class ConditionVariableTest : public testing::Test {
@@ -73,4 +73,4 @@ TEST_F(ConditionVariableTest, EveryThreadThatWaitsWakesUp) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::condition_variable_test

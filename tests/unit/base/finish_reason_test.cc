@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::finish_reason_test {
 namespace {
 
 TEST(StopReasonTest, AStopTokenDecidesBeforeTheLength) {
@@ -18,4 +18,4 @@ TEST(StopReasonTest, AStopTokenDecidesBeforeTheLength) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::finish_reason_test

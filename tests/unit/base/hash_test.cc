@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::hash_test {
 namespace {
 
 uint64_t HashOf(std::string_view text, uint64_t seed = 0) {
@@ -25,4 +25,4 @@ TEST(Hash64, DependsOnEveryByteAndOnTheSeed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::hash_test

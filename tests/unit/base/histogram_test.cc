@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::histogram_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -62,4 +62,4 @@ TEST(HistogramTest, NothingIsLostWhenThreadsCountAtOnce) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::histogram_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::host_port_test {
 namespace {
 
 TEST(HostPortTest, IsReadAsItIsWritten) {
@@ -36,4 +36,4 @@ TEST(HostPortTest, WhoCanConnect) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::host_port_test

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace tandem {
+namespace tandem::json_test {
 namespace {
 
 using Kind = JsonFault::Kind;
@@ -71,4 +71,4 @@ TEST(JsonTest, AFaultHasItsPlace) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::json_test

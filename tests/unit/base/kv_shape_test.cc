@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::kv_shape_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -66,4 +66,4 @@ TEST(KvShapeTest, ATypeThatThisBuildDoesNotKnowOnlyGoesWithItself) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kv_shape_test

@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::line_writer_test {
 namespace {
 
 using ::testing::EndsWith;
@@ -95,4 +95,4 @@ INSTANTIATE_TEST_SUITE_P(To, LineWriterTest, testing::Values("pipe", "socket"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::line_writer_test

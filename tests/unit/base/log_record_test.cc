@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::log_record_test {
 namespace {
 
 template <typename... Args>
@@ -117,4 +117,4 @@ TEST(LogRecordTest, AFieldThatIsCalledAsPartOfTheOriginKeepsBoth) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::log_record_test

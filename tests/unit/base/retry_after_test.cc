@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::retry_after_test {
 namespace {
 
 using std::chrono::hours;
@@ -38,4 +38,4 @@ TEST(RetryAfterTest, ReadsNumbersAlone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::retry_after_test

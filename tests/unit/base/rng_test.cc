@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::rng_test {
 namespace {
 
 using testing::ElementsAre;
@@ -48,4 +48,4 @@ TEST(UniformAt, DependsOnEveryBitOfThePosition) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::rng_test

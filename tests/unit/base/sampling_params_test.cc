@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::sampling_params_test {
 namespace {
 
 using testing::AllOf;
@@ -89,4 +89,4 @@ TEST(BeamParamsTest, ARefusalNamesFieldAndRange) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sampling_params_test

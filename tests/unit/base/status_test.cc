@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::status_test {
 namespace {
 
 absl::StatusOr<int> Half(int number) {
@@ -64,4 +64,4 @@ absl::StatusOr<int> Take() {
 TEST(Status, AssignMovesWhatCannotBeCopied) { EXPECT_EQ(*Take(), 7); }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::status_test

@@ -12,7 +12,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::thread_pool_test {
 namespace {
 
 class ThreadPoolTest : public ::testing::TestWithParam<int> {
@@ -94,4 +94,4 @@ TEST_P(ThreadPoolTest, IdlePoolUsesNoCpu) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::thread_pool_test

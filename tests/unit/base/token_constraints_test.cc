@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::token_constraints_test {
 namespace {
 
 using TokenIds = std::vector<int32_t>;
@@ -126,4 +126,4 @@ TEST(TokenConstraintsTest, MinTokensIsAtMostMaxTokens) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::token_constraints_test

@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::token_eviction_test {
 namespace {
 
 TEST(TokenEvictionTest, ATextSaysThePolicyTheRatioAndWhatIsNotUsual) {
@@ -94,4 +94,4 @@ TEST(TokenEvictionTest, SpansAreKeptAsAWhole) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::token_eviction_test

@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::utf8_test {
 namespace {
 
 using namespace std::string_view_literals;
@@ -75,4 +75,4 @@ TEST(Utf8, HoldingBackTheSuffixNeverChangesTheText) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::utf8_test

@@ -5,7 +5,7 @@
 
 // What is asked of GPUs with memory of other rates, on the emulated one.
 
-namespace tandem {
+namespace tandem::cuda_bench_test {
 namespace {
 
 constexpr TimeLimits kH200 = {134, 142};  // of 8 x 16k in bf16
@@ -42,4 +42,4 @@ TEST(CudaBenchTest, FasterMemoryAndOneThatWasNotMeasuredAreAskedForNoLess) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cuda_bench_test

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::verdict_test {
 namespace {
 
 TEST(VerdictTest, LimitsThemselvesAreKept) {
@@ -28,4 +28,4 @@ TEST(VerdictTest, WhatWasNotMeasuredIsMissed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::verdict_test

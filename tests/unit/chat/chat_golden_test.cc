@@ -7,7 +7,7 @@
 #include "tests/support/tree.h"
 #include "tests/unit/chat/rendered.h"
 
-namespace tandem {
+namespace tandem::chat_golden_test {
 namespace {
 
 TEST(ChatGoldenTest, PromptsAreThoseOfJinja2) {
@@ -30,4 +30,4 @@ TEST(ChatGoldenTest, PromptsAreThoseOfJinja2) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::chat_golden_test

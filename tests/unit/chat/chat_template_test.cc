@@ -14,7 +14,7 @@
 #include "tests/support/sanitized.h"
 #include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::chat_template_test {
 namespace {
 
 using testing::ElementsAre;
@@ -314,4 +314,4 @@ TEST(ChatTemplateTest, ManyArgumentsAreParsedInLinearTime) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::chat_template_test

@@ -1,7 +1,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/chat/rendered.h"
 
-namespace tandem {
+namespace tandem::input_marks_test {
 namespace {
 
 const ChatJson kVariables = {
@@ -69,4 +69,4 @@ TEST(InputMarksTest, MacrosAndBlocksKeepTheMarks) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::input_marks_test

@@ -4,7 +4,7 @@
 #include "model/chat/jinja/loop.h"
 #include "tests/unit/chat/rendered.h"
 
-namespace tandem {
+namespace tandem::jinja_limits_test {
 namespace {
 
 using testing::HasSubstr;
@@ -175,4 +175,4 @@ TEST(JinjaLimitsTest, LargeTemplatesAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::jinja_limits_test

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/chat/rendered.h"
 
-namespace tandem {
+namespace tandem::jinja_test {
 namespace {
 
 using testing::HasSubstr;
@@ -165,4 +165,4 @@ TEST(JinjaTest, SyntaxErrorsHaveTheirPlace) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::jinja_test

@@ -11,7 +11,7 @@
 #include "model/checkpoint/model_config.h"
 #include "tests/unit/checkpoint/checkpoint_files.h"
 
-namespace tandem {
+namespace tandem::checkpoint_test {
 namespace {
 
 using testing::ElementsAre;
@@ -173,4 +173,4 @@ TEST_F(CheckpointTest, RefusesADirectoryInPlaceOfAFile) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpoint_test

@@ -10,7 +10,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/unit/checkpoint/checkpoint_files.h"
 
-namespace tandem {
+namespace tandem::model_config_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -413,4 +413,4 @@ TEST(ModelConfigTest, LoadNamesThePath) {
 #undef EXPECT_REFUSED
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::model_config_test

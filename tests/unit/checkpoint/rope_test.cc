@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "model/checkpoint/model_config.h"
 
-namespace tandem {
+namespace tandem::rope_test {
 namespace {
 
 // Expected: LlamaRotaryEmbedding.inv_freq of transformers 5.23.0 on torch 2.15.0, float32.
@@ -73,4 +73,4 @@ TEST(RopeTest, Llama3) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::rope_test

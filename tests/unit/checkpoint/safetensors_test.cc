@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/checkpoint/checkpoint_files.h"
 
-namespace tandem {
+namespace tandem::safetensors_test {
 namespace {
 
 using testing::ElementsAre;
@@ -125,4 +125,4 @@ TEST(SafetensorsTest, RefusesDtypesByName) {
 #undef EXPECT_REFUSED
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::safetensors_test

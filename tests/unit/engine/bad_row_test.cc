@@ -12,7 +12,7 @@
 #include "tests/support/test_engine.h"
 #include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::bad_row_test {
 namespace {
 
 const std::string kSource = TreePath("tests/golden/checkpoints/llama2");
@@ -99,4 +99,4 @@ TEST(BadRowTest, AloneItFailsToo) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::bad_row_test

@@ -14,7 +14,7 @@
 #include "tests/support/shallow_model.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::device_engine_test {
 namespace {
 
 using absl::StatusCode;
@@ -240,4 +240,4 @@ TEST(DeviceEngineTest, DyingWhileTheDeviceIsBusy) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::device_engine_test

@@ -20,7 +20,7 @@
 #include "tests/support/shallow_model.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::device_handoff_test {
 namespace {
 
 using TokenIds = std::vector<int32_t>;
@@ -283,4 +283,4 @@ TEST(OtherLayoutTest, WhatWouldBeRoundedIsRefusedWithBothTypes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::device_handoff_test

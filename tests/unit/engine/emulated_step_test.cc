@@ -13,7 +13,7 @@
 #include "tests/support/shallow_model.h"
 #include "tests/support/test_engine.h"
 
-namespace tandem {
+namespace tandem::emulated_step_test {
 namespace {
 
 constexpr int32_t kVocabSize = 2048;
@@ -171,4 +171,4 @@ TEST_F(EmulatedStepTest, AStepMayHaveFewerTokensThanThereAreSequences) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::emulated_step_test

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "kernels/registry.h"
 
-namespace tandem {
+namespace tandem::cpu_device_test {
 namespace {
 
 using ::testing::AllOf;
@@ -196,4 +196,4 @@ TEST(RegistryTest, ANegativeNumberOfThreadsIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cpu_device_test

@@ -22,7 +22,7 @@
 #include "tests/simt/device_buffer.h"
 #include "tests/simt/simt.h"
 
-namespace tandem::cuda {
+namespace tandem::cuda::cuda_decode_test {
 namespace {
 
 using simt::DeviceArray;
@@ -304,4 +304,4 @@ TEST(PlanDecode, PlansOnTheDeviceAsTheRuleOnTheHost) {
 }
 
 }  // namespace
-}  // namespace tandem::cuda
+}  // namespace tandem::cuda::cuda_decode_test

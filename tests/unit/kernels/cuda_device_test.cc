@@ -14,7 +14,7 @@
 // The device of the CUDA backend on the emulated GPU, which runs what is queued as late and in as
 // odd an order as streams and events allow.
 
-namespace tandem::cuda {
+namespace tandem::cuda::cuda_device_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -380,4 +380,4 @@ TEST_F(CudaDeviceTest, ARecordingTakesNoArraysOfTheHost) {
 }
 
 }  // namespace
-}  // namespace tandem::cuda
+}  // namespace tandem::cuda::cuda_device_test

@@ -10,7 +10,7 @@
 
 // What a machine that cannot use CUDA is told, on the emulated GPU: one line that says what to do.
 
-namespace tandem::cuda {
+namespace tandem::cuda::cuda_errors_test {
 namespace {
 
 using ::testing::AllOf;
@@ -141,4 +141,4 @@ TEST_F(CudaErrorsTest, StatusesSayWhoIsToBlame) {
 }
 
 }  // namespace
-}  // namespace tandem::cuda
+}  // namespace tandem::cuda::cuda_errors_test

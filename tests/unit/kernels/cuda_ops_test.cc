@@ -15,7 +15,7 @@
 // What the ops of the CUDA backend promise beside their results (tests/conformance): memory made
 // ahead, one copy per step, recordings that replay for other contexts, plans that are left alone.
 
-namespace tandem {
+namespace tandem::cuda_ops_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -429,4 +429,4 @@ TEST_F(CudaOpsTest, WeightsArePackedFromRowsThatAreApart) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cuda_ops_test

@@ -6,7 +6,7 @@
 #include "tests/simt/simt.h"
 #include "tests/support/attention_fixture.h"
 
-namespace tandem {
+namespace tandem::cuda_prefill_test {
 namespace {
 
 constexpr int kPortable = 80;  // mma.sync
@@ -131,4 +131,4 @@ INSTANTIATE_TEST_SUITE_P(Emulated, CudaPrefillTest, testing::ValuesIn(Emulated()
                          });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cuda_prefill_test

@@ -10,7 +10,7 @@
 // An output of a matrix product is one chain of fused multiply-adds over rising inputs. So it has
 // the same bits whatever the rows beside it, the number of threads, the tile and the vector width.
 
-namespace tandem {
+namespace tandem::gemm_invariance_test {
 namespace {
 
 constexpr DType kDTypes[] = {DType::kBF16, DType::kF16, DType::kF32};
@@ -197,4 +197,4 @@ TEST_P(GemmInvarianceTest, SourcesMayBeUnaligned) {
 TANDEM_INSTANTIATE_OPS_TEST_ON(GemmInvarianceTest, CpuOpsSetups());
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gemm_invariance_test

@@ -14,7 +14,7 @@
 // Weights that are codes (kernels/weight_format.h), quantised when they are packed or so already: what they
 // become, computed here once more, one by one, and that products and embedding have exactly these values.
 
-namespace tandem {
+namespace tandem::int8_weights_test {
 namespace {
 
 using testing::AllOf;
@@ -311,4 +311,4 @@ TEST_P(F8WeightsTest, TakesNoFloatsAndNoCodesWithoutScales) {
 TANDEM_INSTANTIATE_OPS_TEST_ON(F8WeightsTest, CpuOpsSetups());
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::int8_weights_test

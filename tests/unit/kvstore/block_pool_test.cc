@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::block_pool_test {
 namespace {
 
 TEST(BlockPoolTest, HandsOutEachBlockOnce) {
@@ -115,4 +115,4 @@ TEST(BlockPoolDeathTest, PinThatOutlivesThePoolIsABug) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::block_pool_test

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::block_table_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -129,4 +129,4 @@ TEST_F(BlockTableTest, TheLastBlockGoesFirst) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::block_table_test

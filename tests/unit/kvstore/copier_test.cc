@@ -10,7 +10,7 @@
 #include "kernels/registry.h"
 #include "tests/unit/kvstore/gated_device.h"
 
-namespace tandem {
+namespace tandem::copier_test {
 namespace {
 
 KvLayout ThreeLayers() {
@@ -201,4 +201,4 @@ TEST_F(CopierTest, AFailedCopyIsReported) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::copier_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::eviction_policy_test {
 namespace {
 
 BlockUse Use(uint64_t last_used, uint64_t hits, int64_t first_token) {
@@ -48,4 +48,4 @@ TEST(EvictionPolicyTest, CostAwareForgetsInTheEnd) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::eviction_policy_test

@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::expectations_test {
 namespace {
 
 const SequenceId kFirst(1);
@@ -45,4 +45,4 @@ TEST(ExpectationsTest, AFulfilledHashMayGetAnotherOwner) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::expectations_test

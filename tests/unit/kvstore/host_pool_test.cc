@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "kernels/registry.h"
 
-namespace tandem {
+namespace tandem::host_pool_test {
 namespace {
 
 class HostPoolTest : public ::testing::Test {
@@ -58,4 +58,4 @@ TEST_F(HostPoolTest, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::host_pool_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "kernels/registry.h"
 
-namespace tandem {
+namespace tandem::kv_convert_test {
 namespace {
 
 KvLayout Layout(int32_t block_tokens, DType dtype) {
@@ -103,4 +103,4 @@ INSTANTIATE_TEST_SUITE_P(All, BlockSizesTest,
                                          Shape{64, 8, {24, 63}}, Shape{64, 32, {32, 64}}));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kv_convert_test

@@ -11,7 +11,7 @@
 #include "kvstore/codec/quantised.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
-namespace tandem {
+namespace tandem::kv_dump_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -171,4 +171,4 @@ TEST(KvDumpTest, AHeaderThatNoEngineWritesIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kv_dump_test

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::kv_layout_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -110,4 +110,4 @@ TEST(KvLayoutTest, FingerprintTellsEveryDifference) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kv_layout_test

@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/kvstore/kv_store_fixture.h"
 
-namespace tandem {
+namespace tandem::kv_store_host_test {
 namespace {
 
 using ::testing::IsEmpty;
@@ -319,4 +319,4 @@ INSTANTIATE_TEST_SUITE_P(Codecs, KvStoreCodecTest,
                          });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kv_store_host_test

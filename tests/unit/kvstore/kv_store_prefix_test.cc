@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/kvstore/kv_store_fixture.h"
 
-namespace tandem {
+namespace tandem::kv_store_prefix_test {
 namespace {
 
 class KvStorePrefixTest : public KvStoreFixture {
@@ -197,4 +197,4 @@ TEST(KvStorePrefixOffTest, NothingIsCached) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kv_store_prefix_test

@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/kvstore/kv_store_fixture.h"
 
-namespace tandem {
+namespace tandem::kv_store_swap_test {
 namespace {
 
 using ::testing::IsEmpty;
@@ -217,4 +217,4 @@ TEST_F(KvStoreSwapTest, WithoutAHostTier) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kv_store_swap_test

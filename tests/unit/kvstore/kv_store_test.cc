@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "kernels/registry.h"
 
-namespace tandem {
+namespace tandem::kv_store_test {
 namespace {
 
 KvLayout Layout() {
@@ -133,4 +133,4 @@ TEST_F(KvStoreTest, MemoryIsTakenWhenItIsUsed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kv_store_test

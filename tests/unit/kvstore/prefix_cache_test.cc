@@ -6,7 +6,7 @@
 #include "fmt/format.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::prefix_cache_test {
 namespace {
 
 constexpr int32_t kBlockTokens = 8;
@@ -172,4 +172,4 @@ TEST_F(CostAwareCacheTest, ABlockThatIsUsedInPartCountsAsAskedFor) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::prefix_cache_test

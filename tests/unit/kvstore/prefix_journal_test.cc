@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::prefix_journal_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -101,4 +101,4 @@ TEST(PrefixJournalTest, ARouterThatKnowsNothingOrSomethingElseIsToldEverything) 
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::prefix_journal_test

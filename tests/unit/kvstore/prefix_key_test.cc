@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::prefix_key_test {
 namespace {
 
 PrefixKey Key(uint64_t root) {
@@ -46,4 +46,4 @@ TEST(PrefixKeyTest, ACopyGrowsByItself) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::prefix_key_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "kvstore/token_eviction/attention_scores.h"
 
-namespace tandem {
+namespace tandem::select_tokens_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -130,4 +130,4 @@ TEST(AttentionScoresTest, SumsHeadsAndChunksOfEachLayer) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::select_tokens_test

@@ -10,7 +10,7 @@
 #include "fmt/format.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::store_block_test {
 namespace {
 
 KvLayout TwoLayers() {
@@ -139,4 +139,4 @@ TEST_F(StoreBlockTest, RefusesEveryShortHeader) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::store_block_test

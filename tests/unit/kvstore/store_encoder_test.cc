@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
-namespace tandem {
+namespace tandem::store_encoder_test {
 namespace {
 
 constexpr KvLayout kEncodedLayout = {.num_layers = 2, .num_kv_heads = 2, .head_dim = 64};
@@ -158,4 +158,4 @@ INSTANTIATE_TEST_SUITE_P(Codecs, StoreEncoderTest,
                          });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::store_encoder_test

@@ -7,7 +7,7 @@
 #include "bench/serving/random.h"
 #include "gtest/gtest.h"
 
-namespace tandem::loadgen {
+namespace tandem::loadgen::distribution_test {
 namespace {
 
 // By the definition, without sorting: the value at a rank is the smallest sample that enough others
@@ -79,4 +79,4 @@ TEST(DistributionTest, WilsonsIntervalHoldsTheShareAndStaysWithinZeroAndOne) {
 }
 
 }  // namespace
-}  // namespace tandem::loadgen
+}  // namespace tandem::loadgen::distribution_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/scripted_inference.h"
 
-namespace tandem::loadgen {
+namespace tandem::loadgen::grpc_backend_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -226,4 +226,4 @@ TEST(GrpcBackendTest, AServerThatIsNotThereOrNotReadyIsRefusedWithItsAddress) {
 }
 
 }  // namespace
-}  // namespace tandem::loadgen
+}  // namespace tandem::loadgen::grpc_backend_test

@@ -14,7 +14,7 @@
 #include "server/http/http_server.h"
 #include "tests/support/wait_limit.h"
 
-namespace tandem::loadgen {
+namespace tandem::loadgen::openai_backend_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -204,4 +204,4 @@ TEST(OpenAiBackendTest, AServerThatIsNotThereIsRefusedWithItsAddress) {
 }
 
 }  // namespace
-}  // namespace tandem::loadgen
+}  // namespace tandem::loadgen::openai_backend_test

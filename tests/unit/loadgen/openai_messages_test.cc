@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem::loadgen {
+namespace tandem::loadgen::openai_messages_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -130,4 +130,4 @@ TEST(OpenAiAnswerTest, AnErrorInTheStreamIsTheEndOfTheCall) {
 }
 
 }  // namespace
-}  // namespace tandem::loadgen
+}  // namespace tandem::loadgen::openai_messages_test

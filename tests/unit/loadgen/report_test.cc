@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-namespace tandem::loadgen {
+namespace tandem::loadgen::report_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -248,4 +248,4 @@ TEST(SvgPlotTest, ALongSeriesIsThinned) {
 }
 
 }  // namespace
-}  // namespace tandem::loadgen
+}  // namespace tandem::loadgen::report_test

@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/scripted_backend.h"
 
-namespace tandem::loadgen {
+namespace tandem::loadgen::runner_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -207,4 +207,4 @@ TEST(RunnerTest, RequestsThatAreStillRunningAfterTheDrainAreCancelledAndHaveFail
 }
 
 }  // namespace
-}  // namespace tandem::loadgen
+}  // namespace tandem::loadgen::runner_test

@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem::loadgen {
+namespace tandem::loadgen::summary_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -192,4 +192,4 @@ TEST(SummaryTest, TheBestSecondAndTheAchievedRateAreCounted) {
 }
 
 }  // namespace
-}  // namespace tandem::loadgen
+}  // namespace tandem::loadgen::summary_test

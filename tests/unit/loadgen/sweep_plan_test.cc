@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-namespace tandem::loadgen {
+namespace tandem::loadgen::sweep_plan_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -179,4 +179,4 @@ TEST(SweepPlanTest, BadOnesAreRefusedByTheFlagAtFault) {
 }
 
 }  // namespace
-}  // namespace tandem::loadgen
+}  // namespace tandem::loadgen::sweep_plan_test

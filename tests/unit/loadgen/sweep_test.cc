@@ -17,7 +17,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/scripted_backend.h"
 
-namespace tandem::loadgen {
+namespace tandem::loadgen::sweep_test {
 namespace {
 
 using ::testing::AllOf;
@@ -209,4 +209,4 @@ TEST(MeasurePointTest, JudgesAnswersByTheObjectivesOfThePlan) {
 }
 
 }  // namespace
-}  // namespace tandem::loadgen
+}  // namespace tandem::loadgen::sweep_test

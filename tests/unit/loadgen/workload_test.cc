@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem::loadgen {
+namespace tandem::loadgen::workload_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -198,4 +198,4 @@ TEST(WorkloadTest, WrongOptionsAreRefusedWithTheirFlagAndValue) {
 }
 
 }  // namespace
-}  // namespace tandem::loadgen
+}  // namespace tandem::loadgen::workload_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/letter_tokenizer.h"
 
-namespace tandem::openai {
+namespace tandem::openai::answer_test {
 namespace {
 
 using testing::HasSubstr;
@@ -364,4 +364,4 @@ TEST_F(AnswerTest, AnErrorEndsAStreamWithAnEventAndItsEnd) {
 }
 
 }  // namespace
-}  // namespace tandem::openai
+}  // namespace tandem::openai::answer_test

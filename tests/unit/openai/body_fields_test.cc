@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "server/openai/api_error.h"
 
-namespace tandem::openai {
+namespace tandem::openai::body_fields_test {
 namespace {
 
 using testing::ElementsAre;
@@ -89,4 +89,4 @@ TEST(ApiErrorTest, TheRoutersMessagesNameTheirField) {
 }
 
 }  // namespace
-}  // namespace tandem::openai
+}  // namespace tandem::openai::body_fields_test

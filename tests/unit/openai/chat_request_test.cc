@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "server/openai/api_error.h"
 
-namespace tandem::openai {
+namespace tandem::openai::chat_request_test {
 namespace {
 
 using testing::HasSubstr;
@@ -97,4 +97,4 @@ TEST(ChatRequestTest, AChatNeedsAMessage) {
 }
 
 }  // namespace
-}  // namespace tandem::openai
+}  // namespace tandem::openai::chat_request_test

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "server/openai/api_error.h"
 
-namespace tandem::openai {
+namespace tandem::openai::completion_request_test {
 namespace {
 
 using testing::ElementsAre;
@@ -180,4 +180,4 @@ TEST(CompletionRequestTest, ABeamSearchTakesItsWidthFromN) {
 }
 
 }  // namespace
-}  // namespace tandem::openai
+}  // namespace tandem::openai::completion_request_test

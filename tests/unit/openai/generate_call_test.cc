@@ -10,7 +10,7 @@
 #include "server/openai/http_answers.h"
 #include "tests/support/router_fixture.h"
 
-namespace tandem::openai {
+namespace tandem::openai::generate_call_test {
 namespace {
 
 using testing::HasSubstr;
@@ -250,4 +250,4 @@ TEST_F(GenerateCallTest, AReaderThatIsTooSlowIsDisconnected) {
 }
 
 }  // namespace
-}  // namespace tandem::openai
+}  // namespace tandem::openai::generate_call_test

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem::openai {
+namespace tandem::openai::json_body_test {
 namespace {
 
 using testing::HasSubstr;
@@ -71,4 +71,4 @@ TEST(JsonBodyTest, ManyFieldsTakeTimeInProportion) {
 }
 
 }  // namespace
-}  // namespace tandem::openai
+}  // namespace tandem::openai::json_body_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem::openai {
+namespace tandem::openai::model_files_test {
 namespace {
 
 TEST(ModelFilesTest, SpecialTokensAreTheirTexts) {
@@ -28,4 +28,4 @@ TEST(ModelFilesTest, WithoutAFolderThereAreNoChats) {
 }
 
 }  // namespace
-}  // namespace tandem::openai
+}  // namespace tandem::openai::model_files_test

@@ -12,7 +12,7 @@
 #include "tests/support/sse_events.h"
 #include "tests/support/turn_events.h"
 
-namespace tandem::openai {
+namespace tandem::openai::responses_format_test {
 namespace {
 
 TurnAnswer Response(TurnDelivery delivery, const TurnReading& reading = {}) {
@@ -198,4 +198,4 @@ TEST(ResponsesFormatTest, AnErrorInAStreamFailsTheResponse) {
 }
 
 }  // namespace
-}  // namespace tandem::openai
+}  // namespace tandem::openai::responses_format_test

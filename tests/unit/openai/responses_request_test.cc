@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem::openai {
+namespace tandem::openai::responses_request_test {
 namespace {
 
 using testing::HasSubstr;
@@ -189,4 +189,4 @@ TEST(ResponsesRequestTest, WrongFieldsAreNamed) {
 }
 
 }  // namespace
-}  // namespace tandem::openai
+}  // namespace tandem::openai::responses_request_test

@@ -4,7 +4,7 @@
 #include "model/tokenizer/tokenizer.h"
 #include "tests/support/tree.h"
 
-namespace tandem::openai {
+namespace tandem::openai::token_texts_test {
 namespace {
 
 TEST(TokenTextsTest, ATokenWithinACharacterIsWrittenAsItsBytes) {
@@ -47,4 +47,4 @@ TEST(TokenTextsTest, CharactersAreCounted) {
 }
 
 }  // namespace
-}  // namespace tandem::openai
+}  // namespace tandem::openai::token_texts_test

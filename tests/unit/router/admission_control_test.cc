@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "router/admission/token_bucket.h"
 
-namespace tandem {
+namespace tandem::admission_control_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -294,4 +294,4 @@ TEST(AdmissionControlTest, ATenantBelowItsShareIsNotShedForTheQueueOfOthers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::admission_control_test

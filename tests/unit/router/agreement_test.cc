@@ -4,7 +4,7 @@
 
 #include "tests/support/cluster_fixture.h"
 
-namespace tandem {
+namespace tandem::agreement_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -146,4 +146,4 @@ TEST_F(AgreementTest, KvThatCanBeConvertedIsHandedOver) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::agreement_test

@@ -14,7 +14,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/measured_workers.h"
 
-namespace tandem {
+namespace tandem::auto_policy_test {
 namespace {
 
 using Basis = RouteDecision::Basis;
@@ -434,4 +434,4 @@ TEST(FixedRouteTest, TheOtherRouteIsTakenOnlyWhereTheOwnIsNotPossible) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::auto_policy_test

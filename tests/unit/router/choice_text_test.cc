@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/letter_tokenizer.h"
 
-namespace tandem {
+namespace tandem::choice_text_test {
 namespace {
 
 std::string PushAll(ChoiceText& text, std::string_view letters) {
@@ -71,4 +71,4 @@ TEST(ChoiceTextTest, TextOfTheFirstTokensThatIsHeldBackIsReturnedAtTheEnd) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::choice_text_test

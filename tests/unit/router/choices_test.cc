@@ -2,7 +2,7 @@
 
 #include "tests/support/router_fixture.h"
 
-namespace tandem {
+namespace tandem::choices_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -446,4 +446,4 @@ TEST_F(BeamsTest, ADecodeWorkerLostBeforeAnyHypothesisIsRetriedElsewhere) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::choices_test

@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::classic_model_test {
 namespace {
 
 constexpr double kQwen3Bytes = 147456;  // of KV per token
@@ -51,4 +51,4 @@ TEST(ClassicModelTest, TheRoutesAreEqualAtTheBreakEvenLoad) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::classic_model_test

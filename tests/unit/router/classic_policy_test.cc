@@ -6,7 +6,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/worker_views.h"
 
-namespace tandem {
+namespace tandem::classic_policy_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -102,4 +102,4 @@ TEST(NewClassicPolicyTest, IsNotMadeWithoutItsScalars) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::classic_policy_test

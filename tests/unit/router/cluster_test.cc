@@ -8,7 +8,7 @@
 #include "router/cluster/worker_costs.h"
 #include "tests/support/cluster_fixture.h"
 
-namespace tandem {
+namespace tandem::cluster_test {
 namespace {
 
 using std::chrono::seconds;
@@ -233,4 +233,4 @@ TEST_F(ClusterTest, ACostModelThatCannotBeIsRefusedAndTheOneBeforeStays) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cluster_test

@@ -4,7 +4,7 @@
 
 #include "tests/support/cluster_fixture.h"
 
-namespace tandem {
+namespace tandem::cluster_view_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -66,4 +66,4 @@ TEST_F(ClusterViewTest, LoadIsTheLargerOfReportedAndCharged) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cluster_view_test

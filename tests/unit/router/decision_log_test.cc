@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/fake_clock.h"
 
-namespace tandem {
+namespace tandem::decision_log_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -202,4 +202,4 @@ TEST(ValidateExplainTest, NamesTheFieldAtFault) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::decision_log_test

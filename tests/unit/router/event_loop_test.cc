@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/fake_clock.h"
 
-namespace tandem {
+namespace tandem::event_loop_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -212,4 +212,4 @@ TEST_F(RunningLoopTest, RunEndsOnlyAfterTheBusyThread) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::event_loop_test

@@ -6,7 +6,7 @@
 #include "router/explain/decision_log.h"
 #include "tests/support/router_fixture.h"
 
-namespace tandem {
+namespace tandem::explained_requests_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -314,4 +314,4 @@ TEST_F(ExplainedRequestsTest, WhatContinuesElsewhereIsNotRefusedForBeingLate) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::explained_requests_test

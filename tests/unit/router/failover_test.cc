@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/worker_views.h"
 
-namespace tandem {
+namespace tandem::failover_test {
 namespace {
 
 using Action = FailoverStep::Action;
@@ -245,4 +245,4 @@ TEST_F(FailoverTest, ARefusalIsTheAnswerUnlessItOnlySaidToAskAnotherWorker) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::failover_test

@@ -18,7 +18,7 @@
 #include "router/event_loop.h"
 #include "tandem/v1/worker.grpc.pb.h"
 
-namespace tandem {
+namespace tandem::grpc_worker_client_test {
 namespace {
 
 // Answers Reserve when the test says so, whether or not the caller still waits.
@@ -156,4 +156,4 @@ TEST_F(GrpcWorkerClientTest, AReservationThatWasAnsweredIsNotReleased) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::grpc_worker_client_test

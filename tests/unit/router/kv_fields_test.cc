@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::kv_fields_test {
 namespace {
 
 v1::GenerateRequest Asking(const std::string& quality, const std::string& eviction) {
@@ -63,4 +63,4 @@ TEST(KvFieldsTest, ExactKeepsAllAndTinyEvicts) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kv_fields_test

@@ -4,7 +4,7 @@
 
 #include "tests/support/router_fixture.h"
 
-namespace tandem {
+namespace tandem::length_forecasts_test {
 namespace {
 
 constexpr LengthQuery kQuery = {.tenant = "", .prompt_tokens = 3, .max_tokens = 4};
@@ -193,4 +193,4 @@ TEST_F(ExpectedLengthTest, AfterALossOnlyTheTokensStillToComeAreExpected) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::length_forecasts_test

@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/measured_workers.h"
 
-namespace tandem {
+namespace tandem::link_costs_test {
 namespace {
 
 class LinkCostsTest : public testing::Test {
@@ -75,4 +75,4 @@ TEST_F(LinkCostsTest, TheShapeOfKvFollowsFromTheLayoutUnlessThatIsImpossible) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::link_costs_test

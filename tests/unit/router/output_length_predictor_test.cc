@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "router/output_length/length_bins.h"
 
-namespace tandem {
+namespace tandem::output_length_predictor_test {
 namespace {
 
 constexpr LengthQuery kShortPrompt = {.tenant = "", .prompt_tokens = 20, .max_tokens = 4096};
@@ -325,4 +325,4 @@ TEST(PinballLossTest, IsLowerAmongTenants) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::output_length_predictor_test

@@ -2,7 +2,7 @@
 
 #include "tests/support/resume_fixture.h"
 
-namespace tandem {
+namespace tandem::pings_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -171,4 +171,4 @@ TEST_F(PingsTest, ALeavingWorkerNeedNotServeToKeepItsRequests) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::pings_test

@@ -9,7 +9,7 @@
 #include "router/policy/policies.h"
 #include "tests/support/worker_views.h"
 
-namespace tandem {
+namespace tandem::placement_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -220,4 +220,4 @@ TEST(RoundRobinTest, EveryWorkerHasItsTurnHoweverManyThereAre) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::placement_test

@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::prediction_book_test {
 namespace {
 
 using ::testing::Each;
@@ -177,4 +177,4 @@ TEST(PredictionBookTest, RequestsThatCannotBeComparedAreCounted) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::prediction_book_test

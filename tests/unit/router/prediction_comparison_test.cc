@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::prediction_comparison_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -197,4 +197,4 @@ TEST(PredictionComparisonTest, WhatCannotBeComparedSaysWhy) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::prediction_comparison_test

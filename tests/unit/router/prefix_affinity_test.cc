@@ -7,7 +7,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/worker_views.h"
 
-namespace tandem {
+namespace tandem::prefix_affinity_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -180,4 +180,4 @@ TEST(SessionTableTest, TenantsHaveSessionsOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::prefix_affinity_test

@@ -8,7 +8,7 @@
 #include "router/prefix/prefix_claim.h"
 #include "tests/support/cached_worker.h"
 
-namespace tandem {
+namespace tandem::prefix_index_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -266,4 +266,4 @@ TEST(PromptHashesTest, AreMadeForTheSpacesOfTheWorkers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::prefix_index_test

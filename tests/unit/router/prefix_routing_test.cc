@@ -4,7 +4,7 @@
 #include "tests/support/cached_worker.h"
 #include "tests/support/router_fixture.h"
 
-namespace tandem {
+namespace tandem::prefix_routing_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -117,4 +117,4 @@ TEST_F(PrefixRoutingTest, ASessionStaysWhereItIs) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::prefix_routing_test

@@ -7,7 +7,7 @@
 
 #include "tests/support/router_fixture.h"
 
-namespace tandem {
+namespace tandem::queue_move_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -262,4 +262,4 @@ TEST_F(PreferredMoveTest, AMoveThatIsOnlyThoughtOfIsNoDecision) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::queue_move_test

@@ -4,7 +4,7 @@
 
 #include "tests/support/cluster_fixture.h"
 
-namespace tandem {
+namespace tandem::registration_check_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -131,4 +131,4 @@ TEST_F(RegistrationCheckTest, IncompleteRegistrationsAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::registration_check_test

@@ -7,7 +7,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/worker_views.h"
 
-namespace tandem {
+namespace tandem::request_ledger_test {
 namespace {
 
 const WorkerId kUnit{"u0", 1};
@@ -186,4 +186,4 @@ TEST_F(RequestLedgerTest, OfARequestThatComesWithItsKvNothingIsComputed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::request_ledger_test

@@ -6,7 +6,7 @@
 
 #include "tests/support/router_fixture.h"
 
-namespace tandem {
+namespace tandem::request_metrics_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -112,4 +112,4 @@ TEST_F(RequestMetricsTest, ARequestThatIsRefusedIsCountedByItsStatus) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::request_metrics_test

@@ -4,7 +4,7 @@
 #include "router/request/bad_words.h"
 #include "tests/support/resume_fixture.h"
 
-namespace tandem {
+namespace tandem::request_options_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -170,4 +170,4 @@ TEST_F(RequestOptionsTest, APromptAloneEndsWithoutATokenOrAReservation) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::request_options_test

@@ -11,7 +11,7 @@
 #include "tests/support/recording_spans.h"
 #include "tests/support/router_fixture.h"
 
-namespace tandem {
+namespace tandem::request_spans_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -257,4 +257,4 @@ TEST_F(RequestSpansTest, ARequestThatIsRefusedIsOneSpanWithTheError) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::request_spans_test

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::request_validation_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -446,4 +446,4 @@ TEST(ResolveStopTokensTest, EosCountsUnlessIgnored) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::request_validation_test

@@ -2,7 +2,7 @@
 
 #include "tests/support/resume_fixture.h"
 
-namespace tandem {
+namespace tandem::resume_leaving_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -185,4 +185,4 @@ TEST_F(LeavingTest, ARequestThatALeavingWorkerCouldNotFinishCostsNoBudget) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::resume_leaving_test

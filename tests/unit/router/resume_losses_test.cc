@@ -2,7 +2,7 @@
 
 #include "tests/support/resume_fixture.h"
 
-namespace tandem {
+namespace tandem::resume_losses_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -481,4 +481,4 @@ TEST_F(LossTest, ABeamSearchBeginsAnew) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::resume_losses_test

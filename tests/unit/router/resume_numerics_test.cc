@@ -2,7 +2,7 @@
 
 #include "tests/support/resume_fixture.h"
 
-namespace tandem {
+namespace tandem::resume_numerics_test {
 namespace {
 
 using std::chrono::seconds;
@@ -149,4 +149,4 @@ TEST_F(NumericsTest, AnAnswerOfAnotherIncarnationIsALoss) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::resume_numerics_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::resume_stats_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -63,4 +63,4 @@ TEST(ResumeStatsTest, OnlyTheLatestThousandPausesCount) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::resume_stats_test

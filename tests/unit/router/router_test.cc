@@ -7,7 +7,7 @@
 #include "tests/support/blocking_tokenizer.h"
 #include "tests/support/router_fixture.h"
 
-namespace tandem {
+namespace tandem::router_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -575,4 +575,4 @@ TEST_F(RouterTest, TokensOfPromptsAndOutputsCountAgainstTheRateOfTheTenant) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::router_test

@@ -8,7 +8,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/measured_workers.h"
 
-namespace tandem {
+namespace tandem::routing_policy_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -222,4 +222,4 @@ TEST(RoutingPolicyTest, UnknownNamesAreRefusedWithTheList) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::routing_policy_test

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::stages_test {
 namespace {
 
 using std::chrono::microseconds;
@@ -54,4 +54,4 @@ TEST(TimePerOutputTokenTest, IsTheMeanAfterTheFirst) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::stages_test

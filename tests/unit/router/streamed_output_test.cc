@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::streamed_output_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -78,4 +78,4 @@ TEST_F(StreamedOutputTest, TheLastTokenSaysWhyAChoiceEnds) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::streamed_output_test

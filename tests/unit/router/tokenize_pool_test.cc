@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/blocking_tokenizer.h"
 
-namespace tandem {
+namespace tandem::tokenize_pool_test {
 namespace {
 
 constexpr TokenizePoolOptions kOptions{
@@ -109,4 +109,4 @@ TEST(TokenizePoolTest, TextsThatWaitWhenThePoolEndsAreAnswered) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tokenize_pool_test

@@ -2,7 +2,7 @@
 
 #include "tests/support/resume_fixture.h"
 
-namespace tandem {
+namespace tandem::unreached_test {
 namespace {
 
 using std::chrono::seconds;
@@ -115,4 +115,4 @@ TEST_F(UnreachedTest, APrefillWorkerThatReachesNobodyIsLeftForAnother) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::unreached_test

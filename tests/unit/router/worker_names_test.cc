@@ -5,7 +5,7 @@
 #include "router/cluster/cluster.h"
 #include "tests/support/cluster_fixture.h"
 
-namespace tandem {
+namespace tandem::worker_names_test {
 namespace {
 
 using std::chrono::seconds;
@@ -104,4 +104,4 @@ TEST_F(WorkerNamesTest, ALeavingWorkerKeepsItsLeaseBesideTheOneThatTakesItsName)
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::worker_names_test

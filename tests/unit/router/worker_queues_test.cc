@@ -6,7 +6,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/measured_workers.h"
 
-namespace tandem {
+namespace tandem::worker_queues_test {
 namespace {
 
 using ::testing::SizeIs;
@@ -252,4 +252,4 @@ TEST_F(WorkerQueuesTest, WhatOtherRoutersHaveThereIsOneGroupOfEachKind) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::worker_queues_test

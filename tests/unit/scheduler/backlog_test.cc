@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::backlog_test {
 namespace {
 
 // Prefills take 0.1 ms per token; decodes 10 + B + 0.001 C ms.
@@ -48,4 +48,4 @@ TEST(BacklogTest, BeyondTheLimitTheyAreForeseenForTwiceAsLongAsTheyHaveBeenComin
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::backlog_test

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::codec_model_test {
 namespace {
 
 constexpr double kGiga = 1e9;
@@ -65,4 +65,4 @@ TEST(CodecModelTest, WhatWasChosenStaysUnlessAnotherIsFasterByATwentieth) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::codec_model_test

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "scheduler/scheduler.h"
 
-namespace tandem {
+namespace tandem::eviction_test {
 namespace {
 
 constexpr int32_t kBlockTokens = 16;
@@ -169,4 +169,4 @@ TEST_F(SchedulerEvictionTest, ASequenceMustFitWithAllOfItsPromptAndWhatItKeeps) 
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::eviction_test

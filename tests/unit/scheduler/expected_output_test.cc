@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::expected_output_test {
 namespace {
 
 TEST(ExpectedOutputTest, ExpectsTheAllowedLengthBeforeAnyOutputEnded) {
@@ -36,4 +36,4 @@ TEST(ExpectedOutputTest, AShortOutputThatWasCutOffIsNotTakenForOneThatEndedEarly
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::expected_output_test

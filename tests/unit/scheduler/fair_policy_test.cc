@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "scheduler/policy/fair.h"
 
-namespace tandem {
+namespace tandem::fair_policy_test {
 namespace {
 
 SequenceState Waiting(uint64_t id, int32_t priority, uint64_t tenant = 0) {
@@ -80,4 +80,4 @@ TEST(FairPolicyTest, APriorityInUseKeepsTheDebtsOfItsTenants) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::fair_policy_test

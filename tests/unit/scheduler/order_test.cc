@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/scheduler/scheduler_fixture.h"
 
-namespace tandem {
+namespace tandem::order_test {
 namespace {
 
 using std::chrono::seconds;
@@ -251,4 +251,4 @@ TEST_F(OrderTest, ASequenceWaitsForASharedPrefixThatAnotherComputes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::order_test

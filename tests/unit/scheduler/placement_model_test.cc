@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "scheduler/latency_model/kv_peak.h"
 
-namespace tandem {
+namespace tandem::placement_model_test {
 namespace {
 
 // A step of prefills takes 10 + 0.1 N ms, one of decodes 10 + B + 0.001 C ms.
@@ -423,4 +423,4 @@ TEST_F(PlacementModelTest, StreamsOnTheSameLinkShareItsBandwidth) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::placement_model_test

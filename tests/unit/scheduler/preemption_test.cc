@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/scheduler/scheduler_fixture.h"
 
-namespace tandem {
+namespace tandem::preemption_test {
 namespace {
 
 using std::chrono::microseconds;
@@ -338,4 +338,4 @@ TEST_F(RestoreTest, AStepThatRestoresAttachesNoCachedPrefix) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::preemption_test

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/scheduler/scheduler_fixture.h"
 
-namespace tandem {
+namespace tandem::scheduler_test {
 namespace {
 
 using std::chrono::seconds;
@@ -336,4 +336,4 @@ TEST(SchedulerOptionsTest, EachFieldIsChecked) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::scheduler_test

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::step_costs_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -335,4 +335,4 @@ TEST_F(StepCostsTest, AWorkerThatOnlyDecodesLearnsFromDecodes) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::step_costs_test

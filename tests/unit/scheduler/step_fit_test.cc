@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "scheduler/latency_model/component_fit.h"
 
-namespace tandem {
+namespace tandem::step_fit_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -205,4 +205,4 @@ TEST(StepFitTest, TheSpreadIgnoresAFewDelays) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::step_fit_test

@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::step_learner_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -171,4 +171,4 @@ TEST_F(StepLearnerTest, NoCostIsBelowZero) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::step_learner_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "scheduler/latency_model/link_model.h"
 
-namespace tandem {
+namespace tandem::step_model_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -208,4 +208,4 @@ TEST(LinkModelTest, APrefillHidesAllButTheLastPartOfAFasterTransfer) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::step_model_test

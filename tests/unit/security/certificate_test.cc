@@ -11,7 +11,7 @@
 #include "security/certificate_authority.h"
 #include "security/certificate_folder.h"
 
-namespace tandem {
+namespace tandem::certificate_test {
 namespace {
 
 using std::chrono::hours;
@@ -125,4 +125,4 @@ TEST_F(CertificateFolderTest, NothingIsReplacedUnasked) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::certificate_test

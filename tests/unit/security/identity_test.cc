@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::identity_test {
 namespace {
 
 TEST(IdentityTest, AnIdentityIsReadBackFromItsUri) {
@@ -33,4 +33,4 @@ TEST(IdentityTest, WhatIsNotExactlyAnIdentityIsNone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::identity_test

@@ -6,7 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::peer_check_test {
 namespace {
 
 using ::testing::AllOf;
@@ -99,4 +99,4 @@ TEST_F(PeerCheckTest, AnyNameOfAnotherRoleIsNoNameOfThisOne) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::peer_check_test

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::tls_files_test {
 namespace {
 
 TEST(TlsFilesTest, APortNeedsAllThreeOrNone) {
@@ -30,4 +30,4 @@ TEST(TlsFilesTest, AClientNeedsAuthoritiesAloneOrAllThree) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tls_files_test

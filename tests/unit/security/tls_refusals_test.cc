@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::tls_refusals_test {
 namespace {
 
 TEST(TlsRefusalsTest, CountsByPortAndReason) {
@@ -22,4 +22,4 @@ TEST(TlsRefusalsTest, CountsByPortAndReason) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tls_refusals_test

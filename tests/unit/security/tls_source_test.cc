@@ -10,7 +10,7 @@
 #include "security/certificate_folder.h"
 #include "tests/support/test_certificates.h"
 
-namespace tandem {
+namespace tandem::tls_source_test {
 namespace {
 
 using ::testing::AllOf;
@@ -107,4 +107,4 @@ TEST_F(TlsSourceTest, FilesThatCannotBeUsedAtTheStartAreNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tls_source_test

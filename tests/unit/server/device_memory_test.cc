@@ -15,7 +15,7 @@
 #include "tests/simt/simt.h"
 #include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::device_memory_test {
 namespace {
 
 constexpr double kFraction = 0.3;
@@ -91,4 +91,4 @@ TEST(UnsharedDeviceTest, IpcIsLeftOutWithAWarningOrRefusedWhereItIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::device_memory_test

@@ -96,6 +96,47 @@ TEST(OpenConnectionsTest, TheYoungOnesThatSaidLeastMakeRoom) {
   EXPECT_EQ(connections.EvictQuietest(begin, 9), 0);
 }
 
+// Handshakes in which the peer's turn has come, and such as wait for the server.
+TEST(OpenConnectionsTest, UnfinishedConnectionsWhosePeersKeepTheServerWaitingEnd) {
+  const UniqueFd listener = *Listen("127.0.0.1", 0);
+  const TcpPair old(listener), silent(listener), answered(listener), waiting(listener),
+      done(listener);
+  for (const TcpPair* const pair : {&answered, &waiting, &done}) pair->Say(100);
+  EXPECT_EQ(send(answered.accepted, "x", 1, 0), 1);
+  done.Say(100);
+  const TimePoint begin{std::chrono::seconds(1000)};
+  OpenConnections connections;
+  connections.Add(old.accepted, begin);
+  for (const TcpPair* const pair : {&silent, &answered, &waiting, &done}) {
+    connections.Add(pair->accepted, begin + std::chrono::seconds(1));
+  }
+  EXPECT_EQ(connections.unfinished_upper_bound(), 5);
+  EXPECT_EQ(connections.EvictUnfinished(begin, 1), 2);
+  EXPECT_EQ(connections.unfinished_upper_bound(), 1);
+  EXPECT_EQ(connections.upper_bound(), 3) << "what was ended does not count any more";
+  char answer = 0;
+  EXPECT_EQ(recv(answered.peer.get(), &answer, 1, 0), 1);
+  EXPECT_FALSE(silent.is_open() || answered.is_open());
+  EXPECT_TRUE(old.is_open() && waiting.is_open() && done.is_open());
+  EXPECT_EQ(connections.EvictUnfinished(begin, 1), 0) << "it waits for the server";
+}
+
+TEST(OpenConnectionsTest, TheOldestUnfinishedConnectionsEndFirst) {
+  const UniqueFd listener = *Listen("127.0.0.1", 0);
+  const TcpPair first(listener), second(listener), third(listener);
+  const TimePoint begin{std::chrono::seconds(1000)};
+  OpenConnections connections;
+  int second_of = 1;
+  for (const TcpPair* const pair : {&first, &second, &third}) {
+    connections.Add(pair->accepted, begin + std::chrono::seconds(second_of++));
+  }
+  EXPECT_EQ(connections.EvictUnfinished(begin, 4), 0);
+  EXPECT_EQ(connections.EvictUnfinished(begin, 3), 1);
+  EXPECT_FALSE(first.is_open());
+  EXPECT_TRUE(second.is_open() && third.is_open());
+  EXPECT_EQ(connections.EvictUnfinished(begin, 3), 0);
+}
+
 // gRPC has closed the connection, and the system has given its number to another one.
 TEST(OpenConnectionsTest, AnotherSocketUnderItsNumberIsLeftAlone) {
   const UniqueFd listener = *Listen("127.0.0.1", 0);

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem::simulator {
+namespace tandem::simulator::capacity_test {
 namespace {
 
 // A load that needs so many workers of each role, whatever the others do.
@@ -59,4 +59,4 @@ TEST(CapacityTest, SaysThatTheMostWorkersAreTooFew) {
 }
 
 }  // namespace
-}  // namespace tandem::simulator
+}  // namespace tandem::simulator::capacity_test

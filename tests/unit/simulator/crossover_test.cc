@@ -11,7 +11,7 @@
 #include "tests/support/simulated_fleet.h"
 #include "tests/support/tree.h"
 
-namespace tandem::simulator {
+namespace tandem::simulator::crossover_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -206,4 +206,4 @@ TEST(CrossoverTest, BadPlansAreRefusedByTheFlagAtFault) {
 }
 
 }  // namespace
-}  // namespace tandem::simulator
+}  // namespace tandem::simulator::crossover_test

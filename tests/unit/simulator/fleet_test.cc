@@ -11,7 +11,7 @@
 #include "tests/support/simulated_fleet.h"
 #include "tests/support/tree.h"
 
-namespace tandem::simulator {
+namespace tandem::simulator::fleet_test {
 namespace {
 
 using testing::HasSubstr;
@@ -110,4 +110,4 @@ TEST(FleetTest, ReadsDisturbances) {
 }
 
 }  // namespace
-}  // namespace tandem::simulator
+}  // namespace tandem::simulator::fleet_test

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem::simulator {
+namespace tandem::simulator::kv_counts_test {
 namespace {
 
 using Holding = KvCounts::Holding;
@@ -84,4 +84,4 @@ TEST(KvCountsTest, WithoutCachingNothingIsFound) {
 }
 
 }  // namespace
-}  // namespace tandem::simulator
+}  // namespace tandem::simulator::kv_counts_test

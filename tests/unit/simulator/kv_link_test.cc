@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem::simulator {
+namespace tandem::simulator::kv_link_test {
 namespace {
 
 constexpr LinkModel kLink = {.bytes_per_second = 1e9};
@@ -44,4 +44,4 @@ TEST(KvLinkTest, TransfersShareTheLink) {
 }
 
 }  // namespace
-}  // namespace tandem::simulator
+}  // namespace tandem::simulator::kv_link_test

@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/simulated_fleet.h"
 
-namespace tandem::simulator {
+namespace tandem::simulator::scenarios_test {
 namespace {
 
 Disturbance At(double seconds, Disturbance::Kind kind, const std::string& worker,
@@ -216,4 +216,4 @@ TEST(ScenariosTest, ThreeTimesTheLoadLeavesAsMuchGoodputWhereRequestsThatWouldBe
 }
 
 }  // namespace
-}  // namespace tandem::simulator
+}  // namespace tandem::simulator::scenarios_test

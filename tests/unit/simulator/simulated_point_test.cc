@@ -8,7 +8,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/support/tree.h"
 
-namespace tandem::simulator {
+namespace tandem::simulator::simulated_point_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -76,4 +76,4 @@ TEST(SimulatedPointTest, AFileThatIsNotThereIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem::simulator
+}  // namespace tandem::simulator::simulated_point_test

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/simulated_fleet.h"
 
-namespace tandem::simulator {
+namespace tandem::simulator::simulation_test {
 namespace {
 
 constexpr Duration kHop = std::chrono::microseconds(100);
@@ -221,4 +221,4 @@ TEST(SimulationTest, UnknownPoliciesAndLimitsAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem::simulator
+}  // namespace tandem::simulator::simulation_test

@@ -8,7 +8,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/support/tree.h"
 
-namespace tandem::simulator {
+namespace tandem::simulator::slo_map_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -74,4 +74,4 @@ TEST(SloMapTest, BadPlansAreRefusedByTheFlagAtFault) {
 }
 
 }  // namespace
-}  // namespace tandem::simulator
+}  // namespace tandem::simulator::slo_map_test

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem::terminal {
+namespace tandem::terminal::chat_answer_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -104,4 +104,4 @@ TEST(ChatAnswerTest, EventsOfOtherShapesBringNothing) {
 }
 
 }  // namespace
-}  // namespace tandem::terminal
+}  // namespace tandem::terminal::chat_answer_test

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem::terminal {
+namespace tandem::terminal::chat_file_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -88,4 +88,4 @@ TEST_F(ChatFileTest, TheHomeOfAPathIsThatOfTheEnvironment) {
 }
 
 }  // namespace
-}  // namespace tandem::terminal
+}  // namespace tandem::terminal::chat_file_test

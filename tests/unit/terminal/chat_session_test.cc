@@ -18,7 +18,7 @@
 #include "gtest/gtest.h"
 #include "server/http/http_server.h"
 
-namespace tandem::terminal {
+namespace tandem::terminal::chat_session_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -310,4 +310,4 @@ TEST(ChatSessionWithoutServerTest, SaysHowToStartOne) {
 }
 
 }  // namespace
-}  // namespace tandem::terminal
+}  // namespace tandem::terminal::chat_session_test

@@ -3,7 +3,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem::terminal {
+namespace tandem::terminal::chat_totals_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -61,4 +61,4 @@ TEST(ChatTotalsTest, TotalsAddUp) {
 }
 
 }  // namespace
-}  // namespace tandem::terminal
+}  // namespace tandem::terminal::chat_totals_test

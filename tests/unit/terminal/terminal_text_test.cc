@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem::terminal {
+namespace tandem::terminal::terminal_text_test {
 namespace {
 
 TEST(TerminalTextTest, EscapeSequencesBecomeVisible) {
@@ -70,4 +70,4 @@ TEST(TerminalTextTest, NoByteStringLeavesAControl) {
 }
 
 }  // namespace
-}  // namespace tandem::terminal
+}  // namespace tandem::terminal::terminal_text_test

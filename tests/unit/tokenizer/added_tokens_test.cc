@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/tokenizer/small_tokenizer.h"
 
-namespace tandem {
+namespace tandem::added_tokens_test {
 namespace {
 
 using testing::ElementsAre;
@@ -94,4 +94,4 @@ TEST_F(AddedTokensTest, EveryPieceBetweenThemIsNormalizedByItself) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::added_tokens_test

@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::bpe_test {
 namespace {
 
 using Merges = std::vector<std::pair<std::string, std::string>>;
@@ -143,4 +143,4 @@ TEST(Bpe, TextWithSpaceMarksIsMergedAcrossThemOnlyWhereAMergeSaysSo) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::bpe_test

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/tokenizer/small_tokenizer.h"
 
-namespace tandem {
+namespace tandem::detokenizer_test {
 namespace {
 
 using testing::ElementsAre;
@@ -160,4 +160,4 @@ TEST(StopStringMatcher, TheResultDoesNotDependOnThePieces) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::detokenizer_test

@@ -7,7 +7,7 @@
 #include "tests/support/tree.h"
 #include "tests/unit/tokenizer/small_tokenizer.h"
 
-namespace tandem {
+namespace tandem::encode_parts_test {
 namespace {
 
 using testing::ElementsAre;
@@ -118,4 +118,4 @@ INSTANTIATE_TEST_SUITE_P(Golden, EncodePartsOfModelsTest,
                                          "spm.json", "spm_metaspace.json"));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::encode_parts_test

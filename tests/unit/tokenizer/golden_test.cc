@@ -18,7 +18,7 @@
 #include "tests/support/read_file.h"
 #include "tests/support/tree.h"
 
-namespace tandem {
+namespace tandem::golden_test {
 namespace {
 
 constexpr size_t kMinLines = 20'000;
@@ -176,4 +176,4 @@ INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerGolden,
                          [](const auto& kind) { return kind.param; });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::golden_test

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-namespace tandem {
+namespace tandem::normalizer_test {
 namespace {
 
 std::string Normalize(const std::string& json, std::string_view text) {
@@ -70,4 +70,4 @@ TEST(Normalizer, ATextThatExplodesIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::normalizer_test

@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::pre_tokenizer_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -111,4 +111,4 @@ TEST(PreTokenizer, WhatRewritesTextMustComeBeforeByteLevel) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::pre_tokenizer_test

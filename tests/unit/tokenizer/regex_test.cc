@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "model/tokenizer/regex_syntax.h"
 
-namespace tandem {
+namespace tandem::regex_test {
 namespace {
 
 using Matches = std::vector<std::string>;
@@ -96,4 +96,4 @@ TEST(Regex, LongRunsAreNoExplosion) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::regex_test

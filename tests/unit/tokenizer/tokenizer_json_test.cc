@@ -9,7 +9,7 @@
 #include "tests/support/tree.h"
 #include "tests/unit/tokenizer/small_tokenizer.h"
 
-namespace tandem {
+namespace tandem::tokenizer_json_test {
 namespace {
 
 using testing::HasSubstr;
@@ -249,4 +249,4 @@ TEST(TokenizerJson, ReadsTheSeedsOfTheFuzzTarget) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tokenizer_json_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
-namespace tandem {
+namespace tandem::otlp_json_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -93,4 +93,4 @@ TEST(OtlpJsonTest, AllSpansOfABatchShareOneResource) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::otlp_json_test

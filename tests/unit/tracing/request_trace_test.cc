@@ -10,7 +10,7 @@
 #include "tests/support/recording_spans.h"
 #include "tracing/tracer.h"
 
-namespace tandem {
+namespace tandem::request_trace_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -109,4 +109,4 @@ TEST(RequestTraceTest, SpansBeyondTheBoundAreCountedAndTheirCallsBelongToTheRequ
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::request_trace_test

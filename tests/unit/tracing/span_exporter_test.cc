@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::span_exporter_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -189,4 +189,4 @@ TEST(SpanExporterTest, TheEndDoesNotWaitForAReceiverThatWillNotComeBackInTime) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::span_exporter_test

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tracing/tracestate.h"
 
-namespace tandem {
+namespace tandem::trace_context_test {
 namespace {
 
 constexpr char kTraceId[] = "0af7651916cd43dd8448eb211c80319c";
@@ -150,4 +150,4 @@ TEST(TraceContextTest, NewIdsAreNeverZeroNorTheSame) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::trace_context_test

@@ -13,7 +13,7 @@
 #include "tests/support/nccl_fixture.h"
 #include "transfer/media/tcp/tcp_medium.h"
 
-namespace tandem {
+namespace tandem::nccl_fault_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -181,4 +181,4 @@ TEST_F(NcclTest, WhatIsNoSetupEndsTheConnection) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nccl_fault_test

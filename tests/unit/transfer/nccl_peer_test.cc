@@ -18,7 +18,7 @@
 #include "tests/support/payload_memory.h"
 #include "transfer/media/tcp/tcp_medium.h"
 
-namespace tandem {
+namespace tandem::nccl_peer_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -190,4 +190,4 @@ TEST_F(NcclPeerTest, StopsInTheMiddleOfAnOperation) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nccl_peer_test

@@ -13,7 +13,7 @@
 #include "tests/support/nccl_fixture.h"
 #include "transfer/media/nccl/communicator.h"
 
-namespace tandem {
+namespace tandem::nccl_test {
 namespace {
 
 using ::testing::AllOf;
@@ -218,4 +218,4 @@ TEST_F(NcclTest, AWorkerWithoutSlotsForADirectionHasOnlyTheOther) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::nccl_test

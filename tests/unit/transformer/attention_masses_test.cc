@@ -9,7 +9,7 @@
 #include "tests/support/tree.h"
 #include "tests/unit/transformer/model_under_test.h"
 
-namespace tandem {
+namespace tandem::attention_masses_test {
 namespace {
 
 constexpr int32_t kPrompt = 100;
@@ -59,4 +59,4 @@ TEST_F(AttentionMassesTest, DifferBetweenLayers) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::attention_masses_test

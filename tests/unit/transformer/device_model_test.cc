@@ -19,7 +19,7 @@
 #include "tests/support/tree.h"
 #include "tests/unit/transformer/model_under_test.h"
 
-namespace tandem {
+namespace tandem::device_model_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -271,4 +271,4 @@ TEST_F(DeviceModelTest, ChunksAndDecodesInOneStep) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::device_model_test

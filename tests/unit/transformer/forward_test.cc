@@ -8,7 +8,7 @@
 #include "tests/support/tree.h"
 #include "tests/unit/transformer/model_under_test.h"
 
-namespace tandem {
+namespace tandem::forward_test {
 namespace {
 
 using testing::ElementsAre;
@@ -135,4 +135,4 @@ TEST_F(ForwardTest, RefusesBatchesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::forward_test

@@ -14,7 +14,7 @@
 #include "tests/support/tree.h"
 #include "tests/unit/transformer/model_under_test.h"
 
-namespace tandem {
+namespace tandem::golden_logits_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -156,4 +156,4 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, GoldenLogitsTest,
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::golden_logits_test

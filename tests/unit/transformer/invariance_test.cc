@@ -9,7 +9,7 @@
 #include "tests/support/tree.h"
 #include "tests/unit/transformer/model_under_test.h"
 
-namespace tandem {
+namespace tandem::invariance_test {
 namespace {
 
 struct Case {
@@ -140,4 +140,4 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, InvarianceTest,
                          });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::invariance_test

@@ -15,7 +15,7 @@
 #include "tests/support/tree.h"
 #include "tests/unit/transformer/model_under_test.h"
 
-namespace tandem {
+namespace tandem::resident_weights_test {
 namespace {
 
 using testing::HasSubstr;
@@ -186,4 +186,4 @@ TEST_F(ResidentWeightsTest, AnErrorWhilePackingAnswersEveryLaterAsk) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::resident_weights_test

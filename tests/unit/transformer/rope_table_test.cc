@@ -3,7 +3,7 @@
 #include "gtest/gtest.h"
 #include "kernels/registry.h"
 
-namespace tandem {
+namespace tandem::rope_table_test {
 namespace {
 
 // The reference multiplies position and frequency in float32. At these positions the angle of an
@@ -39,4 +39,4 @@ TEST(RopeTableTest, AnglesAreFloatProductsAsInTheReference) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::rope_table_test

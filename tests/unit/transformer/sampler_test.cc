@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::sampler_test {
 namespace {
 
 TEST(SamplerTest, RowCarriesEveryParameter) {
@@ -45,4 +45,4 @@ TEST(ChoiceSeedTest, TheFirstKeepsTheSeedAndAllDiffer) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sampler_test

@@ -18,7 +18,7 @@
 #include "tests/unit/checkpoint/checkpoint_files.h"
 #include "tests/unit/transformer/model_under_test.h"
 
-namespace tandem {
+namespace tandem::weights_test {
 namespace {
 
 using testing::HasSubstr;
@@ -400,4 +400,4 @@ TEST_F(QuantisedCheckpointTest, ScalesOfInputsAreLeftOutWhereTheConfigHasThem) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::weights_test

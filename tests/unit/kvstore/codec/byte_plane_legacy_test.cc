@@ -5,7 +5,7 @@
 
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::byte_plane_legacy_test {
 namespace {
 
 using Blob = std::vector<std::byte>;
@@ -166,4 +166,4 @@ TEST(LegacyBlobTest, RleBeyondItsLaneIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::byte_plane_legacy_test

@@ -13,7 +13,7 @@
 #include "kvstore/codec/plane_predictors.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
-namespace tandem::codec {
+namespace tandem::codec::byte_plane_test {
 namespace {
 
 using Plane = std::vector<uint8_t>;
@@ -304,4 +304,4 @@ TEST(BytePlaneTest, ThreadsShareACodec) {
 }
 
 }  // namespace
-}  // namespace tandem::codec
+}  // namespace tandem::codec::byte_plane_test

@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
-namespace tandem {
+namespace tandem::codec_tables_test {
 namespace {
 
 constexpr ExtentShape kTablesShape = {DType::kBF16, 3, 40, 16};
@@ -74,4 +74,4 @@ TEST(CodecTablesTest, RanksThatAreMissingTwiceOrOutOfRangeAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::codec_tables_test

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
-namespace tandem {
+namespace tandem::frame_decoder_test {
 namespace {
 
 constexpr ExtentShape kDecoderShape = {DType::kBF16, 2, 64, 16};
@@ -75,4 +75,4 @@ TEST(FrameDecoderTest, TheLatestTablesAreKeptAndACopyKeepsItsOwn) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::frame_decoder_test

@@ -14,7 +14,7 @@
 #include "kvstore/codec/quantised.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
-namespace tandem {
+namespace tandem::frame_parts_test {
 namespace {
 
 using PartsBytes = std::vector<std::byte>;
@@ -176,4 +176,4 @@ TEST(ExponentPartsTest, EscapesCountWhereTheyAre) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::frame_parts_test

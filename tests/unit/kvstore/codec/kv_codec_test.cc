@@ -13,7 +13,7 @@
 #include "hwy/highway.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
-namespace tandem {
+namespace tandem::kv_codec_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -300,4 +300,4 @@ TEST(KvCodecFrameTest, BytesOfARawFrame) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kv_codec_test

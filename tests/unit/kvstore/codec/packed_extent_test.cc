@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
-namespace tandem {
+namespace tandem::packed_extent_test {
 namespace {
 
 constexpr int32_t kRoom = 16;
@@ -57,4 +57,4 @@ TEST(PackedExtentTest, UnpackingChangesTheseTokensAlone) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::packed_extent_test

@@ -17,7 +17,7 @@
 #include "kvstore/codec/quantised_layout.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
-namespace tandem {
+namespace tandem::quantised_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -585,4 +585,4 @@ TEST(HalfScaleTest, TheLeastHalfThatIsNotBelow) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::quantised_test
