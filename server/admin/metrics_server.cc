@@ -76,13 +76,27 @@ std::vector<HttpRoute> HealthRoutes(const AdminPages& pages, const std::string& 
           GetRoute("/version", [body](const HttpRequest&) { return HttpResponse{.body = body}; })};
 }
 
+absl::StatusOr<HttpTlsFiles> MetricsTlsFiles(std::string_view use, const TlsFiles& files) {
+  if (use == "off") return HttpTlsFiles{};
+  if (!files.enabled()) {
+    return InvalidArgument("--metrics-tls {}: give --tls-cert, --tls-key and --tls-ca as well",
+                           use);
+  }
+  return HttpTlsFiles{
+      .cert = files.cert, .key = files.key, .client_ca = use == "require" ? files.ca : ""};
+}
+
 absl::StatusOr<std::unique_ptr<HttpServer>> StartMetricsServer(const std::string& host,
                                                                uint16_t port,
-                                                               const AdminPages& pages) {
+                                                               const AdminPages& pages,
+                                                               const HttpTlsFiles& tls,
+                                                               TlsRefusals* refusals) {
   // The handlers of the server, which end before it does, read it.
   const auto started = std::make_shared<std::atomic<const HttpServer*>>(nullptr);
   auto server = HttpServer::Start({.host = host,
                                    .port = port,
+                                   .tls = tls,
+                                   .tls_refusals = refusals,
                                    .max_connections = kMaxConnections,
                                    .max_body_bytes = 0,
                                    .header_timeout = kHeaderTimeout},

@@ -4,9 +4,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "security/tls_files.h"
+#include "security/tls_refusals.h"
 #include "server/admin/health.h"
 #include "server/admin/metric_family.h"
 #include "server/http/http_server.h"
@@ -29,9 +32,16 @@ std::vector<HttpRoute> AdminRoutes(const AdminPages& pages);
 // clients of OpenAI's API call these.
 std::vector<HttpRoute> HealthRoutes(const AdminPages& pages, const std::string& version);
 
-// A port of its own for these pages. UNAVAILABLE names the address.
+// What --metrics-tls says, for a process with these files: "off" is no files, "on" its certificate, "require"
+// also that clients show one of a client or an admin. INVALID_ARGUMENT where there is no certificate.
+absl::StatusOr<HttpTlsFiles> MetricsTlsFiles(std::string_view use, const TlsFiles& files);
+
+// A port of its own for these pages. `refusals`, if not null, counts whom TLS refuses, and outlives the server.
+// UNAVAILABLE names the address, INVALID_ARGUMENT a file.
 absl::StatusOr<std::unique_ptr<HttpServer>> StartMetricsServer(const std::string& host,
                                                                uint16_t port,
-                                                               const AdminPages& pages);
+                                                               const AdminPages& pages,
+                                                               const HttpTlsFiles& tls = {},
+                                                               TlsRefusals* refusals = nullptr);
 
 }  // namespace tandem

@@ -215,8 +215,11 @@ absl::Status RouterPorts::OpenHttp(const AdminPages& pages) {
 absl::Status RouterPorts::OpenMetrics(const AdminPages& pages) {
   const RouterProcessOptions& options = parts_.options;
   if (!options.metrics_port) return absl::OkStatus();
-  ASSIGN_OR_RETURN(metrics_, StartMetricsServer(options.host, *options.metrics_port, pages));
-  LogInfo("metrics at=http://{}/metrics", HostPortText(options.host, metrics_->port()));
+  ASSIGN_OR_RETURN(const HttpTlsFiles files, MetricsTlsFiles(options.metrics_tls, options.tls));
+  ASSIGN_OR_RETURN(metrics_, StartMetricsServer(options.host, *options.metrics_port, pages, files,
+                                                parts_.tls.refusals.get()));
+  LogInfo("metrics at={}://{}/metrics", files.cert.empty() ? "http" : "https",
+          HostPortText(options.host, metrics_->port()));
   return absl::OkStatus();
 }
 

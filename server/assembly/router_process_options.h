@@ -65,6 +65,7 @@ struct RouterProcessOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 0;                         // of gRPC; 0: the system chooses
   std::optional<uint16_t> metrics_port;      // of the admin port; 0: likewise; nothing: none
+  std::string metrics_tls = "off";           // of that port: off, on or require
   std::optional<uint16_t> http_port;         // likewise
   std::string access_file;                   // empty: no API keys, and no limits of tenants
   TlsFiles tls;                              // of all ports; none: without TLS

@@ -309,8 +309,11 @@ absl::Status Worker::Parts::ServeAdmin() {
                                         .draining = [this] { return draining.load(); },
                                         .tracing = tracing,
                                         .watchdog = *watchdog});
-  ASSIGN_OR_RETURN(admin, StartMetricsServer(options.host, *options.metrics_port, pages));
-  LogInfo("metrics at=http://{}/metrics", HostPortText(options.host, admin->port()));
+  ASSIGN_OR_RETURN(const HttpTlsFiles files, MetricsTlsFiles(options.metrics_tls, options.tls));
+  ASSIGN_OR_RETURN(admin, StartMetricsServer(options.host, *options.metrics_port, pages, files,
+                                             tls.refusals.get()));
+  LogInfo("metrics at={}://{}/metrics", files.cert.empty() ? "http" : "https",
+          HostPortText(options.host, admin->port()));
   return absl::OkStatus();
 }
 

@@ -92,6 +92,7 @@ struct WorkerOptions {
   uint16_t port = 0;                     // 0: the system chooses
   uint16_t data_port = 0;                // likewise
   std::optional<uint16_t> metrics_port;  // of the admin port; 0: the system chooses; nothing: none
+  std::string metrics_tls = "off";       // of that port: off, on or require
   // Where others reach data_port through what stands between, endpoints as a transport gives them;
   // empty: where it listens.
   std::string advertised_data;

@@ -9,6 +9,7 @@
 #include "router/ledger/request_ledger.h"
 #include "router/policy/policies.h"
 #include "server/access/api_keys.h"
+#include "server/admin/metrics_server.h"
 #include "server/assembly/process_tls.h"
 #include "server/assembly/router_options.h"
 #include "server/check/check_tls.h"
@@ -82,6 +83,7 @@ void CheckRouterTls(const RouterProcessOptions& options, std::chrono::system_clo
              {.flags = "--tls", .part = kPart, .identity = NeededIdentity{{IdentityRole::kRouter}}},
              now, findings);
   }
+  findings.Check(kPart, MetricsTlsFiles(options.metrics_tls, options.tls).status());
   const TlsFiles http = {.cert = options.http.tls.cert, .key = options.http.tls.key, .ca = {}};
   if (http.cert.empty() != http.key.empty()) {
     findings.Add(Severity::kError, kPart,

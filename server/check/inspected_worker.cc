@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "engine/pool_size.h"
 #include "model/transformer/weight_layout.h"
+#include "server/admin/metrics_server.h"
 #include "server/assembly/addresses.h"
 #include "server/assembly/cost_options.h"
 #include "server/assembly/engine_options.h"
@@ -66,6 +67,7 @@ void CheckWorkerTls(const WorkerOptions& options, std::chrono::system_clock::tim
     CheckTls(options.tls, {.flags = "--tls", .part = options.name, .identity = worker}, now,
              findings);
   }
+  findings.Check(options.name, MetricsTlsFiles(options.metrics_tls, options.tls).status());
   const TlsFiles& kv = options.tuning.transfer.tls;
   if (findings.Check(options.name, kv.Check("--kv-tls"))) {
     const NeededIdentity any_worker = {{IdentityRole::kWorker}};

@@ -185,4 +185,13 @@ void AddMetricsFlag(CLI::App& app, std::optional<uint16_t>& port) {
       "default: not at all");
 }
 
+void AddMetricsTlsFlag(CLI::App& app, std::string& tls) {
+  app.add_option(
+         "--metrics-tls", tls,
+         "whether the port of --metrics-port uses TLS: off; on: with --tls-cert; require: and "
+         "clients need a certificate of --tls-ca with the identity of a client or an admin")
+      ->check(CLI::IsMember({"off", "on", "require"}))
+      ->capture_default_str();
+}
+
 }  // namespace tandem

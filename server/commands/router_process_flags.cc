@@ -33,6 +33,7 @@ void AddRouterProcessFlags(CLI::App& app, RouterProcessFlags& flags) {
   app.add_option("--port", options.port, "0: a free one")->capture_default_str();
   app.add_option("--host", options.host, "address to listen on")->capture_default_str();
   AddMetricsFlag(app, options.metrics_port);
+  AddMetricsTlsFlag(app, options.metrics_tls);
   app.add_option("--http-port", options.http_port,
                  "serve HTTP there; 0: a free one; default: not at all");
   AddHttpFlags(app, options.http);

@@ -62,6 +62,7 @@ std::function<PassedFlags()> AddUpFlags(CLI::App& app, UpFlags& flags) {
   });
   const PassedOptions to_workers = OptionsAddedBy(app, [&] { AddTuningFlags(app, flags.tuning); });
   const PassedOptions to_all = OptionsAddedBy(app, [&] {
+    AddMetricsTlsFlag(app, flags.metrics_tls);
     AddServerLimitFlags(app, flags.server);
     AddTraceFlags(app, flags.trace);
     AddPortTlsFlags(app, flags.tls);

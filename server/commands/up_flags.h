@@ -48,6 +48,7 @@ struct UpFlags {
   RouterTuning router;
   ServerLimits server;
   std::optional<uint16_t> metrics_port;
+  std::string metrics_tls = "off";
   std::string access_file;
   std::optional<uint16_t> worker_metrics_port;  // of the first worker
   HttpTuning http;

@@ -50,6 +50,7 @@ void AddWorkerFlags(CLI::App& app, WorkerFlags& flags) {
       ->check(NotNegative())
       ->capture_default_str();
   AddMetricsFlag(app, flags.options.metrics_port);
+  AddMetricsTlsFlag(app, flags.options.metrics_tls);
   AddLogFlags(app, flags.log);
   AddReadyFlag(app, flags.ready_fd);
   AddTuningFlags(app, flags.options.tuning);

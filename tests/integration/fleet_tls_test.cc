@@ -28,8 +28,9 @@ std::vector<std::string> Flags(const TlsFiles& files) {
   return {"--tls-cert=" + files.cert, "--tls-key=" + files.key, "--tls-ca=" + files.ca};
 }
 
-std::vector<std::string> With(std::vector<std::string> flags, const std::string& more) {
-  flags.push_back(more);
+std::vector<std::string> With(std::vector<std::string> flags,
+                              const std::vector<std::string>& more) {
+  flags.insert(flags.end(), more.begin(), more.end());
   return flags;
 }
 
@@ -66,7 +67,7 @@ class FleetTlsTest : public testing::Test {
 
 TEST_F(FleetTlsTest, APromptIsServedOverTheDisaggregatedRoute) {
   TestCluster cluster({.unified = 0,
-                       .router_flags = With(Flags(router_), "--tls-clients=require"),
+                       .router_flags = With(Flags(router_), {"--tls-clients=require"}),
                        .worker_flags = {"--kv-transport=tcp"},
                        .prefill_flags = Flags(prefill_),
                        .decode_flags = Flags(decode_),
@@ -93,6 +94,36 @@ TEST_F(FleetTlsTest, APromptIsServedOverTheDisaggregatedRoute) {
     return Refused(status, "no_certificate") > 0 && Refused(status, "not_tls") > 0 &&
            Refused(status, "wrong_role") == 1;
   });
+}
+
+// Prometheus has the certificate of a client; a worker's and none are not enough.
+TEST_F(FleetTlsTest, MetricsPortsCanBeForClientsWithACertificateAlone) {
+  const uint16_t router_port = FreePort();
+  const uint16_t worker_port = FreePort();
+  const auto on = [](uint16_t port) {
+    return std::vector<std::string>{fmt::format("--metrics-port={}", port),
+                                    "--metrics-tls=require"};
+  };
+  TestCluster cluster(
+      {.prefill = 0,
+       .decode = 0,
+       .router_flags = With(Flags(router_), on(router_port)),
+       .worker_flags = With(Flags(Of("unified", "spiffe://tandem/worker/*")), on(worker_port)),
+       .client_tls = client_});
+  for (const uint16_t port : {router_port, worker_port}) {
+    const auto status_of = [port](const std::string& scheme, const std::string& flags) {
+      const std::string curl = "curl -s -k -o /dev/null -w '%{http_code}' ";
+      return RunInShell(fmt::format("{}{} {}://127.0.0.1:{}/metrics", curl, flags, scheme, port))
+          .output;
+    };
+    const auto with = [](const TlsFiles& files) {
+      return fmt::format("--cert {} --key {}", files.cert, files.key);
+    };
+    EXPECT_EQ(status_of("https", with(client_)), "200");
+    EXPECT_EQ(status_of("https", with(prefill_)), "403");
+    EXPECT_EQ(status_of("https", ""), "000");
+    EXPECT_EQ(status_of("http", ""), "000");
+  }
 }
 
 TEST_F(FleetTlsTest, AWorkerUnderAnotherNameDoesNotJoin) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,7 +51,7 @@ int main(int argc, char** argv) {
                    argv[i], std::string(kFlag).c_str());
       return 2;
     }
-    if (testing::GTEST_FLAG(filter) != "*") continue;
+    if (GTEST_FLAG_GET(filter) != "*") continue;
     std::string filter;
     for (const std::string& file : Split(argument.substr(kFlag.size()))) {
       const std::string tests = FilterOf(file);
@@ -62,7 +61,7 @@ int main(int argc, char** argv) {
       }
       filter += tests;
     }
-    testing::GTEST_FLAG(filter) = filter;
+    GTEST_FLAG_SET(filter, filter);
   }
   return RUN_ALL_TESTS();
 }

@@ -223,5 +223,18 @@ TEST(MetricsServerTest, APortThatIsTakenIsNamed) {
               HasSubstr("127.0.0.1:" + std::to_string((*first)->port())));
 }
 
+TEST(MetricsServerTest, TlsNeedsTheCertificateOfTheProcess) {
+  const TlsFiles files = {.cert = "cert.pem", .key = "key.pem", .ca = "ca.pem"};
+  EXPECT_EQ(MetricsTlsFiles("off", files)->cert, "");
+  EXPECT_EQ(MetricsTlsFiles("on", files)->cert, "cert.pem");
+  EXPECT_EQ(MetricsTlsFiles("on", files)->client_ca, "");
+  EXPECT_EQ(MetricsTlsFiles("require", files)->client_ca, "ca.pem");
+  EXPECT_TRUE(MetricsTlsFiles("off", {}).ok());
+  const absl::Status without = MetricsTlsFiles("require", {}).status();
+  EXPECT_EQ(without.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(without.message()),
+              HasSubstr("--metrics-tls require: give --tls-cert, --tls-key and --tls-ca"));
+}
+
 }  // namespace
 }  // namespace tandem::metrics_test
