@@ -100,8 +100,8 @@ class Compilation:
         return reached
 
     def mentions(self, source, pattern):
-        """Whether the source, or anything of the tree that it includes, matches the compiled pattern."""
-        return any(pattern.search(self._text(file)) for file in self.files_of(source))
+        """Whether the source, or a file of the tree that it includes itself, matches the compiled pattern."""
+        return any(pattern.search(self._text(file)) for file in {source} | self._included_by(source))
 
     def _key(self, source, command, salt):
         digest = hashlib.sha256("\0".join([*command, salt]).encode())
