@@ -10,10 +10,11 @@ constexpr char kTlsGroup[] = "TLS (docs/security.md)";
 }  // namespace
 
 void AddPortTlsFlags(CLI::App& app, TlsFiles& files) {
-  app.add_option("--tls-cert", files.cert,
-                 "certificate of this process, a PEM file: all its ports but that of --metrics-port use "
-                 "TLS, and router and workers must show one another certificates that --tls-ca "
-                 "vouches for; `tandem certs` makes some")
+  app.add_option(
+         "--tls-cert", files.cert,
+         "certificate of this process, a PEM file: all its ports but that of --metrics-port use "
+         "TLS, and router and workers must show one another certificates that --tls-ca "
+         "vouches for; `tandem certs` makes some")
       ->group(kTlsGroup);
   app.add_option("--tls-key", files.key, "the private key of --tls-cert, a PEM file")
       ->group(kTlsGroup);
