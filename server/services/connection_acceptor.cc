@@ -31,6 +31,9 @@ constexpr int kEvictedShare = 8;
 // One in so many connections may be in its handshake, and so many may be in any case.
 constexpr int kHandshakeShare = 8;
 constexpr int kLeastHandshakes = 64;
+// What has waited longer for an answer is taken for a peer that has sent a part of a message alone, which would
+// keep others out.
+constexpr std::chrono::milliseconds kAnswerPatience(500);
 
 // A peer that takes no byte for as long as it may leave a ping unanswered is disconnected.
 void SetOptions(int connection, int32_t timeout_seconds) {
@@ -158,7 +161,9 @@ bool ConnectionAcceptor::MayShakeHands() {
   if (open_.unfinished_upper_bound() < most) return true;
   const TimePoint now = std::chrono::steady_clock::now();
   // More than one, so that not each connection looks at all of them.
-  CountEvicted(open_.EvictUnfinished(HandshakeBegin(now), most - most / kEvictedShare), now);
+  CountEvicted(open_.EvictUnfinished(HandshakeBegin(now), now - kAnswerPatience,
+                                     most - most / kEvictedShare),
+               now);
   return open_.unfinished_upper_bound() < most;
 }
 

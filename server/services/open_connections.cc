@@ -88,14 +88,15 @@ int OpenConnections::EvictQuietest(TimePoint time, int most) {
   return evicted;
 }
 
-int OpenConnections::EvictUnfinished(TimePoint time, int most) {
+int OpenConnections::EvictUnfinished(TimePoint time, TimePoint answered, int most) {
   std::vector<Unfinished> idle, left;
   for (const Unfinished& one : unfinished_) {
     if (one.socket.accepted <= time || SocketInode(one.fd) != one.socket.inode) continue;
     const auto info = InfoOf(one.fd);
     if (!info || info->data_segments_received > 1) continue;
-    const bool waits_for_an_answer =
-        info->data_segments_received == 1 && info->data_segments_sent == 0;
+    const bool waits_for_an_answer = one.socket.accepted > answered &&
+                                     info->data_segments_received == 1 &&
+                                     info->data_segments_sent == 0;
     (waits_for_an_answer ? left : idle).push_back(one);
   }
   const auto unfinished = static_cast<int>(left.size() + idle.size());

@@ -33,9 +33,10 @@ class OpenConnections {
   // Forgets as unfinished those that were accepted before `time`, are closed, or whose peer has sent a second
   // segment, as a handshake over TLS and one of HTTP/2 both need it. Of the others it shuts down the oldest ones
   // whose peer keeps the server waiting, until fewer than `most` are left: a peer that has sent nothing, or nothing
-  // since it got an answer. What waits for the server's answer stays. Returns how many were shut down. Costs two
+  // since it got an answer. What waits for the server's answer stays, if it was accepted
+  // after `answered`: one that has sent a part of a message gets no answer either. Returns how many were shut down. Costs two
   // system calls for each unfinished connection.
-  int EvictUnfinished(TimePoint time, int most);
+  int EvictUnfinished(TimePoint time, TimePoint answered, int most);
 
  private:
   struct Socket {

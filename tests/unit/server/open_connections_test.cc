@@ -111,14 +111,16 @@ TEST(OpenConnectionsTest, UnfinishedConnectionsWhosePeersKeepTheServerWaitingEnd
     connections.Add(pair->accepted, begin + std::chrono::seconds(1));
   }
   EXPECT_EQ(connections.unfinished_upper_bound(), 5);
-  EXPECT_EQ(connections.EvictUnfinished(begin, 1), 2);
+  EXPECT_EQ(connections.EvictUnfinished(begin, begin, 1), 2);
   EXPECT_EQ(connections.unfinished_upper_bound(), 1);
   EXPECT_EQ(connections.upper_bound(), 3) << "what was ended does not count any more";
   char answer = 0;
   EXPECT_EQ(recv(answered.peer.get(), &answer, 1, 0), 1);
   EXPECT_FALSE(silent.is_open() || answered.is_open());
   EXPECT_TRUE(old.is_open() && waiting.is_open() && done.is_open());
-  EXPECT_EQ(connections.EvictUnfinished(begin, 1), 0) << "it waits for the server";
+  EXPECT_EQ(connections.EvictUnfinished(begin, begin, 1), 0) << "it waits for the server";
+  EXPECT_EQ(connections.EvictUnfinished(begin, begin + std::chrono::seconds(1), 1), 1);
+  EXPECT_FALSE(waiting.is_open()) << "it has waited long";
 }
 
 TEST(OpenConnectionsTest, TheOldestUnfinishedConnectionsEndFirst) {
@@ -130,11 +132,11 @@ TEST(OpenConnectionsTest, TheOldestUnfinishedConnectionsEndFirst) {
   for (const TcpPair* const pair : {&first, &second, &third}) {
     connections.Add(pair->accepted, begin + std::chrono::seconds(second_of++));
   }
-  EXPECT_EQ(connections.EvictUnfinished(begin, 4), 0);
-  EXPECT_EQ(connections.EvictUnfinished(begin, 3), 1);
+  EXPECT_EQ(connections.EvictUnfinished(begin, begin, 4), 0);
+  EXPECT_EQ(connections.EvictUnfinished(begin, begin, 3), 1);
   EXPECT_FALSE(first.is_open());
   EXPECT_TRUE(second.is_open() && third.is_open());
-  EXPECT_EQ(connections.EvictUnfinished(begin, 3), 0);
+  EXPECT_EQ(connections.EvictUnfinished(begin, begin, 3), 0);
 }
 
 // gRPC has closed the connection, and the system has given its number to another one.
