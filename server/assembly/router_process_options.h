@@ -63,12 +63,12 @@ struct RouterProcessOptions {
   std::string simulated;   // parameter file of a simulated device; empty: none
   std::string model_name;  // served under this name; empty: the folder's
   std::string host = "127.0.0.1";
-  uint16_t port = 0;                         // of gRPC; 0: the system chooses
-  std::optional<uint16_t> metrics_port;      // of the admin port; 0: likewise; nothing: none
-  std::string metrics_tls = "off";           // of that port: off, on or require
-  std::optional<uint16_t> http_port;         // likewise
-  std::string access_file;                   // empty: no API keys, and no limits of tenants
-  TlsFiles tls;                              // of all ports; none: without TLS
+  uint16_t port = 0;                     // of gRPC; 0: the system chooses
+  std::optional<uint16_t> metrics_port;  // of the admin port; 0: likewise; nothing: none
+  std::string metrics_tls = "off";       // of that port: off, on or require
+  std::optional<uint16_t> http_port;     // likewise
+  std::string access_file;               // empty: no API keys, and no limits of tenants
+  TlsFiles tls;  // of all ports but, unless metrics_tls says so, metrics_port
   bool require_client_certificates = false;  // of clients of gRPC and HTTP
   RouterTuning tuning;
   HttpTuning http;

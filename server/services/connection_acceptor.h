@@ -31,8 +31,8 @@ namespace tandem {
 // and counted.
 //
 // One in eight connections may be in its handshake, of which one over TLS takes some 40 KiB. Beyond that the
-// oldest whose peer keeps the server waiting is closed. Where all of them wait for the server, further
-// peers wait in the listener's queue: thousands that come at once would otherwise take the processors from the
+// oldest whose peer keeps the server waiting is closed. Where all of them wait for the server, and none
+// for long, further peers wait in the listener's queue: thousands that come at once would otherwise take the processors from the
 // connections that are there, and workers would lose their leases.
 //
 // A connection is taken only if its descriptor's number is below the limit minus a reserve. The
