@@ -31,9 +31,9 @@ constexpr int kEvictedShare = 8;
 // One in so many connections may be in its handshake, and so many may be in any case.
 constexpr int kHandshakeShare = 8;
 constexpr int kLeastHandshakes = 64;
-// What has waited longer for an answer is taken for a peer that has sent a part of a message alone, which would
-// keep others out.
-constexpr std::chrono::milliseconds kAnswerPatience(500);
+// A handshake in which nothing was sent for a shorter time may be that of an honest peer over a fast network, and
+// is not closed. Where all are younger, silent peers keep others in the listener's queue for no longer than this.
+constexpr std::chrono::milliseconds kPatience(50);
 
 // A peer that takes no byte for as long as it may leave a ping unanswered is disconnected.
 void SetOptions(int connection, int32_t timeout_seconds) {
@@ -161,8 +161,7 @@ bool ConnectionAcceptor::MayShakeHands() {
   if (open_.unfinished_upper_bound() < most) return true;
   const TimePoint now = std::chrono::steady_clock::now();
   // More than one, so that not each connection looks at all of them.
-  CountEvicted(open_.EvictUnfinished(HandshakeBegin(now), now - kAnswerPatience,
-                                     most - most / kEvictedShare),
+  CountEvicted(open_.EvictUnfinished(HandshakeBegin(now), kPatience, most - most / kEvictedShare),
                now);
   return open_.unfinished_upper_bound() < most;
 }

@@ -30,10 +30,10 @@ namespace tandem {
 // no other peer out. When all connections are older than that, a new one is closed at once. Both are logged
 // and counted.
 //
-// One in eight connections may be in its handshake, of which one over TLS takes some 40 KiB. Beyond that the
-// oldest whose peer keeps the server waiting is closed. Where all of them wait for the server, and none
-// for long, further peers wait in the listener's queue: thousands that come at once would otherwise take the processors from the
-// connections that are there, and workers would lose their leases.
+// One in eight connections may be in its handshake, of which one over TLS takes some 40 KiB. Beyond that those
+// are closed in which nothing has been sent for the longest time. Where nearly all of them wait for this process,
+// further peers wait in the listener's queue: thousands that come at once would otherwise take the processors
+// from the connections that are there, and workers would lose their leases.
 //
 // A connection is taken only if its descriptor's number is below the limit minus a reserve. The
 // system gives out the lowest number that is free, so the numbers above always remain for the rest

@@ -3,14 +3,16 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
-#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -28,12 +30,14 @@ ino_t SocketInode(int fd) {
 
 // The beginning of the kernel's struct tcp_info. That of the C library ends before these counts.
 struct TcpInfo {
-  alignas(uint64_t) std::byte other_fields[128];
+  tcp_info known;
+  uint64_t other_fields[3];
   uint64_t bytes_received;
   uint32_t more_fields[4];
   uint32_t data_segments_received;
   uint32_t data_segments_sent;
 };
+static_assert(offsetof(TcpInfo, bytes_received) == 128);
 
 // Nothing where the descriptor is no TCP connection any more, or the kernel (before 4.6) does not count them.
 std::optional<TcpInfo> InfoOf(int fd) {
@@ -41,6 +45,18 @@ std::optional<TcpInfo> InfoOf(int fd) {
   socklen_t size = sizeof(info);
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || size < sizeof(info)) return {};
   return info;
+}
+
+// For how long neither side has sent anything; since it was established for a connection that carried nothing.
+Duration QuietTime(const TcpInfo& info) {
+  return std::chrono::milliseconds(
+      std::min(info.known.tcpi_last_data_sent, info.known.tcpi_last_data_recv));
+}
+
+// Whether bytes have come that this process has not read yet.
+bool HasUnreadBytes(int fd) {
+  int bytes = 0;
+  return ioctl(fd, FIONREAD, &bytes) == 0 && bytes > 0;
 }
 
 // gRPC may close the descriptor at any time, and its number may then stand for another connection. A
@@ -88,29 +104,37 @@ int OpenConnections::EvictQuietest(TimePoint time, int most) {
   return evicted;
 }
 
-int OpenConnections::EvictUnfinished(TimePoint time, TimePoint answered, int most) {
-  std::vector<Unfinished> idle, left;
+int OpenConnections::EvictUnfinished(TimePoint time, Duration patience, int most) {
+  std::vector<std::pair<Duration, Unfinished>> idle;
+  std::vector<Unfinished> left;
   for (const Unfinished& one : unfinished_) {
     if (one.socket.accepted <= time || SocketInode(one.fd) != one.socket.inode) continue;
     const auto info = InfoOf(one.fd);
     if (!info || info->data_segments_received > 1) continue;
-    const bool waits_for_an_answer = one.socket.accepted > answered &&
-                                     info->data_segments_received == 1 &&
-                                     info->data_segments_sent == 0;
-    (waits_for_an_answer ? left : idle).push_back(one);
+    const Duration quiet = QuietTime(*info);
+    if (quiet < patience || HasUnreadBytes(one.fd)) {
+      left.push_back(one);
+    } else {
+      idle.emplace_back(quiet, one);
+    }
   }
-  const auto unfinished = static_cast<int>(left.size() + idle.size());
-  const int evicted = std::clamp(unfinished - most + 1, 0, static_cast<int>(idle.size()));
-  for (const Unfinished& one : std::span(idle).first(static_cast<size_t>(evicted))) {
+  const size_t unfinished = left.size() + idle.size();
+  const size_t excess = unfinished - std::min(unfinished, static_cast<size_t>(most) - 1);
+  const size_t evicted = excess <= idle.size() ? excess : 0;
+  std::ranges::stable_sort(idle, std::greater(), &std::pair<Duration, Unfinished>::first);
+  for (size_t i = 0; i < idle.size(); ++i) {
+    const Unfinished& one = idle[i].second;
+    if (i >= evicted) {
+      left.push_back(one);
+      continue;
+    }
     // Its number may stand for another connection by now, which is left alone.
     ShutDown(one.fd, one.socket.inode);
     const auto known = sockets_.find(one.fd);
     if (known != sockets_.end() && known->second.inode == one.socket.inode) sockets_.erase(known);
   }
-  left.insert(left.end(), idle.begin() + evicted, idle.end());
-  std::ranges::sort(left, {}, [](const Unfinished& one) { return one.socket.accepted; });
   unfinished_ = std::move(left);
-  return evicted;
+  return static_cast<int>(evicted);
 }
 
 }  // namespace tandem

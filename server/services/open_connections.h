@@ -31,12 +31,13 @@ class OpenConnections {
   // they have ended it.
   int unfinished_upper_bound() const { return static_cast<int>(unfinished_.size()); }
   // Forgets as unfinished those that were accepted before `time`, are closed, or whose peer has sent a second
-  // segment, as a handshake over TLS and one of HTTP/2 both need it. Of the others it shuts down the oldest ones
-  // whose peer keeps the server waiting, until fewer than `most` are left: a peer that has sent nothing, or nothing
-  // since it got an answer. What waits for the server's answer stays, if it was accepted
-  // after `answered`: one that has sent a part of a message gets no answer either. Returns how many were shut down. Costs two
-  // system calls for each unfinished connection.
-  int EvictUnfinished(TimePoint time, TimePoint answered, int most);
+  // segment, as a handshake over TLS and one of HTTP/2 both need it. Of the others it shuts down those that
+  // have been quiet for the longest time, until fewer than `most` are left. One is left alone if it has not been
+  // quiet for `patience`, or if it waits for this process, which has not read all that its peer has sent.
+  // Where fewer may be shut down than would have to be, none is: this process is slow then, and not its peers.
+  // `most` is at least 1. Returns how many were shut down. Costs three system calls for each unfinished
+  // connection.
+  int EvictUnfinished(TimePoint time, Duration patience, int most);
 
  private:
   struct Socket {
@@ -49,7 +50,7 @@ class OpenConnections {
   };
 
   absl::flat_hash_map<int, Socket> sockets_;  // by descriptor
-  std::vector<Unfinished> unfinished_;        // the oldest first
+  std::vector<Unfinished> unfinished_;
 };
 
 }  // namespace tandem

@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <string>
 
 #include "base/unique_fd.h"
@@ -65,6 +67,19 @@ struct TcpPair {
     std::string received(bytes, ' ');
     EXPECT_EQ(recv(accepted, received.data(), bytes, MSG_WAITALL), static_cast<ssize_t>(bytes));
   }
+  // Waits until something has come that was not read.
+  void AwaitUnread() const {
+    pollfd waiting = {.fd = accepted, .events = POLLIN};
+    EXPECT_EQ(poll(&waiting, 1, 60'000), 1);
+  }
+  // Waits until nothing has been sent for so long.
+  void AwaitQuiet(std::chrono::milliseconds time) const {
+    tcp_info info{};
+    do {
+      socklen_t size = sizeof(info);
+      ASSERT_EQ(getsockopt(accepted, IPPROTO_TCP, TCP_INFO, &info, &size), 0);
+    } while (info.tcpi_last_data_recv < time.count());
+  }
   bool is_open() const {
     char byte = 0;
     return recv(peer.get(), &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
@@ -96,14 +111,18 @@ TEST(OpenConnectionsTest, TheYoungOnesThatSaidLeastMakeRoom) {
   EXPECT_EQ(connections.EvictQuietest(begin, 9), 0);
 }
 
+constexpr std::chrono::seconds kLongPatience(60);
+
 // Handshakes in which the peer's turn has come, and such as wait for the server.
 TEST(OpenConnectionsTest, UnfinishedConnectionsWhosePeersKeepTheServerWaitingEnd) {
   const UniqueFd listener = *Listen("127.0.0.1", 0);
   const TcpPair old(listener), silent(listener), answered(listener), waiting(listener),
       done(listener);
-  for (const TcpPair* const pair : {&answered, &waiting, &done}) pair->Say(100);
+  for (const TcpPair* const pair : {&answered, &done}) pair->Say(100);
   EXPECT_EQ(send(answered.accepted, "x", 1, 0), 1);
   done.Say(100);
+  EXPECT_EQ(send(waiting.peer.get(), "x", 1, 0), 1);
+  waiting.AwaitUnread();
   const TimePoint begin{std::chrono::seconds(1000)};
   OpenConnections connections;
   connections.Add(old.accepted, begin);
@@ -111,32 +130,38 @@ TEST(OpenConnectionsTest, UnfinishedConnectionsWhosePeersKeepTheServerWaitingEnd
     connections.Add(pair->accepted, begin + std::chrono::seconds(1));
   }
   EXPECT_EQ(connections.unfinished_upper_bound(), 5);
-  EXPECT_EQ(connections.EvictUnfinished(begin, begin, 1), 2);
+  EXPECT_EQ(connections.EvictUnfinished(begin, kLongPatience, 1), 0) << "none was quiet for long";
+  EXPECT_EQ(connections.unfinished_upper_bound(), 3);
+  EXPECT_EQ(connections.EvictUnfinished(begin, {}, 1), 0) << "one waits for the server";
+  EXPECT_EQ(connections.EvictUnfinished(begin, {}, 2), 2);
   EXPECT_EQ(connections.unfinished_upper_bound(), 1);
   EXPECT_EQ(connections.upper_bound(), 3) << "what was ended does not count any more";
   char answer = 0;
   EXPECT_EQ(recv(answered.peer.get(), &answer, 1, 0), 1);
   EXPECT_FALSE(silent.is_open() || answered.is_open());
   EXPECT_TRUE(old.is_open() && waiting.is_open() && done.is_open());
-  EXPECT_EQ(connections.EvictUnfinished(begin, begin, 1), 0) << "it waits for the server";
-  EXPECT_EQ(connections.EvictUnfinished(begin, begin + std::chrono::seconds(1), 1), 1);
-  EXPECT_FALSE(waiting.is_open()) << "it has waited long";
+  EXPECT_EQ(recv(waiting.accepted, &answer, 1, 0), 1);
+  EXPECT_EQ(connections.EvictUnfinished(begin, {}, 1), 1);
+  EXPECT_FALSE(waiting.is_open()) << "it has sent a part alone";
 }
 
-TEST(OpenConnectionsTest, TheOldestUnfinishedConnectionsEndFirst) {
+TEST(OpenConnectionsTest, TheUnfinishedConnectionThatWasQuietForTheLongestTimeEndsFirst) {
   const UniqueFd listener = *Listen("127.0.0.1", 0);
   const TcpPair first(listener), second(listener), third(listener);
   const TimePoint begin{std::chrono::seconds(1000)};
   OpenConnections connections;
-  int second_of = 1;
   for (const TcpPair* const pair : {&first, &second, &third}) {
-    connections.Add(pair->accepted, begin + std::chrono::seconds(second_of++));
+    connections.Add(pair->accepted, begin + std::chrono::seconds(1));
   }
-  EXPECT_EQ(connections.EvictUnfinished(begin, begin, 4), 0);
-  EXPECT_EQ(connections.EvictUnfinished(begin, begin, 3), 1);
-  EXPECT_FALSE(first.is_open());
-  EXPECT_TRUE(second.is_open() && third.is_open());
-  EXPECT_EQ(connections.EvictUnfinished(begin, begin, 3), 0);
+  EXPECT_EQ(connections.EvictUnfinished(begin, {}, 4), 0);
+  second.AwaitQuiet(std::chrono::milliseconds(50));
+  first.Say(1);
+  EXPECT_EQ(connections.EvictUnfinished(begin, {}, 3), 1);
+  EXPECT_FALSE(second.is_open());
+  EXPECT_EQ(connections.EvictUnfinished(begin, {}, 2), 1);
+  EXPECT_FALSE(third.is_open());
+  EXPECT_TRUE(first.is_open());
+  EXPECT_EQ(connections.EvictUnfinished(begin, {}, 2), 0);
 }
 
 // gRPC has closed the connection, and the system has given its number to another one.
