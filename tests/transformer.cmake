@@ -24,6 +24,6 @@ tandem_emulated_test(model_emulated_test
   LABELS golden TIMEOUT 1200)
 # A block of KV is 16 tokens, so that each output still begins another block.
 set_tests_properties(model_emulated_test PROPERTIES ENVIRONMENT
-                     "TANDEM_TEST_DEVICE=cuda:0;TANDEM_TEST_TOKENS=24")
+                     "TANDEM_TEST_DEVICE=cuda:0;TANDEM_TEST_TOKENS=17")
 tandem_long_test(model_emulated_long COMMAND model_emulated_test
                  ENVIRONMENT TANDEM_TEST_DEVICE=cuda:0)

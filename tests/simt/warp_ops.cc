@@ -99,11 +99,14 @@ void RunLoadMatrix(void* const* arguments) {
   }
 }
 
+// A row of B or D, whose columns are computed at once. Written out, since GCC would keep sums in memory.
+using MmaRow = float __attribute__((vector_size(8 * sizeof(float))));
+
 template <float (*decode)(uint16_t)>
 void RunMma(void* const* arguments) {
   float a[16][16];
-  float b[16][8];
-  float d[16][8];
+  MmaRow b[16];
+  MmaRow d[16];
   const auto low = [](uint32_t packed) { return decode(static_cast<uint16_t>(packed)); };
   const auto high = [](uint32_t packed) { return decode(static_cast<uint16_t>(packed >> 16)); };
   for (int lane = 0; lane < simt::kWarpSize; ++lane) {
@@ -123,12 +126,7 @@ void RunMma(void* const* arguments) {
     }
   }
   for (int row = 0; row < 16; ++row) {
-    float sum[8];
-    std::copy_n(d[row], 8, sum);
-    for (int k = 0; k < 16; ++k) {
-      for (int column = 0; column < 8; ++column) sum[column] += a[row][k] * b[k][column];
-    }
-    std::copy_n(sum, 8, d[row]);
+    for (int k = 0; k < 16; ++k) d[row] += a[row][k] * b[k];
   }
   for (int lane = 0; lane < simt::kWarpSize; ++lane) {
     float* out = static_cast<Mma*>(arguments[lane])->d;
