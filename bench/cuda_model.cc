@@ -48,6 +48,7 @@ class RandomWeights final : public WeightStore {
     return layers_[static_cast<size_t>(layer)];
   }
   absl::StatusOr<HeadWeights> Head() override { return head_; }
+  bool has_codes() const override { return false; }
   bool addresses_are_fixed() const override { return true; }
   absl::StatusOr<bool> loaded() const override { return true; }
   int64_t resident_bytes() const override { return bytes_; }

@@ -103,7 +103,8 @@ absl::Status RunEmbedding(CudaBench& bench, int64_t rows) {
       {.op = "embedding", .shape = fmt::format("{} x {}", rows, kHidden), .cost = Cost(args)});
 }
 
-// One product of few rows, by our kernel and by the library, on weights that no cache holds.
+// One product of few rows, by the library and by our kernel, and by the latter on the same weights in int8, all
+// on weights that no cache holds.
 class SkinnyCase {
  public:
   static absl::StatusOr<std::unique_ptr<SkinnyCase>> Create(CudaBench& bench, int64_t n, int64_t k,
@@ -116,6 +117,7 @@ class SkinnyCase {
     ASSIGN_OR_RETURN(c->reference_, bench.Poisoned(c->memory_, DType::kF32, {rows, n}));
     ASSIGN_OR_RETURN(c->workspace_, c->memory_.Take(cuda::CublasLtGemm::kWorkspaceBytes));
     c->args_.weight = {nullptr, DType::kBF16, n, k};
+    RETURN_IF_ERROR(c->Quantise());
     return c;
   }
 
@@ -123,6 +125,13 @@ class SkinnyCase {
     GemmArgs args = args_;
     const TensorView weight = RowsOfSet(weights_, args.weight.n, launch % sets_);
     args.weight.data = static_cast<std::byte*>(weight.data);
+    return args;
+  }
+  GemmArgs CodedArgs(int32_t launch) const {
+    GemmArgs args = args_;
+    args.weight.format = WeightFormat::Int8();
+    args.weight.data = codes_ + launch % sets_ * coded_bytes_;
+    args.out = coded_out_;
     return args;
   }
   std::vector<CudaVariant> Variants(cuda::CublasLtGemm& library) {
@@ -137,25 +146,52 @@ class SkinnyCase {
                             return cuda::ToStatus(cuda::SkinnyGemm(bench_.target(), Args(launch)),
                                                   "gemm");
                           }});
+      variants.push_back({"ours, int8", [this](int32_t launch) {
+                            return cuda::ToStatus(
+                                cuda::SkinnyGemm(bench_.target(), CodedArgs(launch)), "gemm");
+                          }});
     }
     return variants;
   }
-  // The error of our kernel against the library's.
-  absl::StatusOr<double> Error(const std::vector<CudaVariant>& variants) {
-    RETURN_IF_ERROR(bench_.Poison(args_.out));
-    for (const CudaVariant& variant : variants) RETURN_IF_ERROR(variant.queue(0));
-    return bench_.Error(args_.out, reference_);
+  // What one launch of the variant of this number moves and computes.
+  OpCost CostOf(size_t variant) const { return Cost(variant == kCoded ? CodedArgs(0) : Args(0)); }
+  // The error of one of our variants against the library's.
+  absl::StatusOr<double> Error(const std::vector<CudaVariant>& variants, size_t variant) {
+    const TensorView& out = variant == kCoded ? coded_out_ : args_.out;
+    RETURN_IF_ERROR(bench_.Poison(out));
+    for (const size_t queued : {size_t{0}, variant}) RETURN_IF_ERROR(variants[queued].queue(0));
+    return bench_.Error(out, reference_);
   }
 
  private:
+  static constexpr size_t kCoded = 2;  // of the variants
+
   explicit SkinnyCase(CudaBench& bench) : bench_(bench), memory_(bench.device()) {}
+
+  // Each set of the weights in int8.
+  absl::Status Quantise() {
+    const GemmArgs first = Args(0);
+    coded_bytes_ = bench_.ops().PackedBytes(WeightFormat::Int8(), first.weight.n, first.weight.k);
+    ASSIGN_OR_RETURN(codes_, memory_.Take(sets_ * coded_bytes_));
+    ASSIGN_OR_RETURN(coded_out_,
+                     bench_.Poisoned(memory_, DType::kF32, {args_.x.rows(), first.weight.n}));
+    for (int64_t set = 0; set < sets_; ++set) {
+      const TensorView weights = RowsOfSet(weights_, first.weight.n, set);
+      const PackedMatrix coded = CodedArgs(static_cast<int32_t>(set)).weight;
+      RETURN_IF_ERROR(bench_.ops().PackWeight(bench_.stream(), coded, {&weights, 1}));
+    }
+    return absl::OkStatus();
+  }
 
   CudaBench& bench_;
   CaseMemory memory_;
   GemmArgs args_;
   TensorView weights_;
   TensorView reference_;
+  TensorView coded_out_;
+  std::byte* codes_ = nullptr;
   std::byte* workspace_ = nullptr;
+  int64_t coded_bytes_ = 0;  // of a set
   int64_t sets_ = 0;
 };
 
@@ -167,9 +203,9 @@ absl::Status RunSkinny(CudaBench& bench, cuda::CublasLtGemm& library, int64_t n,
   if (!bench.Wanted("gemm", shape)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const auto c, SkinnyCase::Create(bench, scaled_n, scaled_k, rows));
   const std::vector<CudaVariant> variants = c->Variants(library);
-  const OpCost cost = Cost(c->Args(0));
-  ASSIGN_OR_RETURN(const auto times, bench.Time(variants, bench.LaunchesOf(cost.bytes)));
+  ASSIGN_OR_RETURN(const auto times, bench.Time(variants, bench.LaunchesOf(c->CostOf(0).bytes)));
   for (size_t i = 0; i < variants.size(); ++i) {
+    const OpCost cost = c->CostOf(i);
     CudaRow row = {.section = "gemm",
                    .op = "gemm",
                    .shape = shape,
@@ -179,7 +215,7 @@ absl::Status RunSkinny(CudaBench& bench, cuda::CublasLtGemm& library, int64_t n,
                    .bound = Bound::kRead};
     if (i > 0) {
       row.over_first = times[i].us / times[0].us;
-      ASSIGN_OR_RETURN(row.error, c->Error(variants));
+      ASSIGN_OR_RETURN(row.error, c->Error(variants, i));
       // Better than the library's, or near what reading takes.
       const double reading =
           bench.ceilings().read_tbps > 0

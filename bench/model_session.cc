@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Open(const Options& 
     ASSIGN_OR_RETURN(Backend packing, OpenBackend("cpu", {.num_threads = options.num_threads}));
     ASSIGN_OR_RETURN(s.weights_,
                      LoadResidentWeights(s.config_, std::move(checkpoint), *s.device_,
-                                         std::move(packing.ops), options.weights_as, nullptr));
+                                         std::move(packing), options.weights_as, nullptr));
     RETURN_IF_ERROR(s.weights_->Head().status());  // the last group: all is packed
   }
   s.load_seconds_ = SecondsSince(start);

@@ -81,7 +81,7 @@ absl::StatusOr<ServingResult> Serve(const ServingLoad& load) {
   ASSIGN_OR_RETURN(Backend packing, OpenBackend("cpu", {.num_threads = load.threads}));
   ASSIGN_OR_RETURN(const std::unique_ptr<WeightStore> weights,
                    LoadResidentWeights(config, std::move(checkpoint), *backend.device,
-                                       std::move(packing.ops), WeightsAs::kStored, nullptr));
+                                       std::move(packing), WeightsAs::kStored, nullptr));
   RETURN_IF_ERROR(weights->Head().status());  // packed last: what follows has the cores to itself
   EngineOptions options = load.options;
   options.layout.num_layers = config.num_layers;

@@ -23,6 +23,7 @@ struct WorkLimits {
   int32_t max_context_tokens = 0;  // of one sequence
   int64_t max_total_tokens = 0;    // contexts of all sequences together
   SplitMode splits = SplitMode::kBalanced;
+  bool has_coded_weights = false;  // some weights are codes (weight_format.h)
 };
 
 // Everything that a forward pass computes. Each public call checks shapes, dtypes and ranges once
@@ -47,8 +48,7 @@ class Ops {
   // staging.
   virtual size_t PlanBytes() const = 0;
 
-  // Bytes of a packed weight [n, k]; 0 for a format that the backend does not compute with. Every backend
-  // computes with floats.
+  // Bytes of a packed weight [n, k].
   virtual int64_t PackedBytes(WeightFormat format, int64_t n, int64_t k) const = 0;
   // Packs `sources`, each [n_i, k] row-major, stacked in order: sum(n_i) = dst.n. They are of the type
   // of dst.format; codes come with `scales` [dst.n, groups of 32 of k] f32, finite and not negative, which are

@@ -11,12 +11,11 @@ target_link_libraries(tandem_ops_support PUBLIC tandem_kernels hwy::hwy GTest::g
 tandem_precompile(tandem_ops_support TEST)
 
 set(OPS_CONFORMANCE_TESTS device_extents device_sharing ops ops_attention ops_attention_bits
-    ops_attention_mass ops_kv ops_quantised_kv ops_rows ops_sample ops_validate)
+    ops_attention_mass ops_coded_weights ops_kv ops_quantised_kv ops_rows ops_sample ops_validate)
 foreach(name ${OPS_CONFORMANCE_TESTS})
   tandem_test(${name}_test SOURCES conformance/${name}_test.cc DEPS tandem_ops_support TIMEOUT 600)
 endforeach()
-tandem_test(gemm_invariance_test
-  SOURCES unit/kernels/gemm_invariance_test.cc unit/kernels/int8_weights_test.cc
+tandem_test(gemm_invariance_test SOURCES unit/kernels/gemm_invariance_test.cc
   DEPS tandem_ops_support)
 tandem_test(cpu_device_test SOURCES unit/kernels/cpu_device_test.cc DEPS tandem_kernels)
 tandem_test(split_plan_test SOURCES property/split_plan_test.cc DEPS tandem_base)

@@ -30,9 +30,9 @@ absl::Status StepSession::LoadWeights(LoadProgress progress) {
   ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(options_.model_dir));
   AdoptDType(*checkpoint, config_);
   ASSIGN_OR_RETURN(Backend packing, OpenBackend(options_.device, threads));
-  ASSIGN_OR_RETURN(weights_, LoadResidentWeights(config_, std::move(checkpoint), *backend_.device,
-                                                 std::move(packing.ops), options_.weights_as,
-                                                 std::move(progress)));
+  ASSIGN_OR_RETURN(
+      weights_, LoadResidentWeights(config_, std::move(checkpoint), *backend_.device,
+                                    std::move(packing), options_.weights_as, std::move(progress)));
   return weights_->Head().status();  // the last group: all is packed
 }
 

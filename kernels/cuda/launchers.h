@@ -51,6 +51,23 @@ cudaError_t ConvertKv(const LaunchTarget& on, const ConvertKvArgs& args);
 bool TakesSkinnyGemm(const GemmArgs& args);
 cudaError_t SkinnyGemm(const LaunchTarget& on, const GemmArgs& args);
 
+// ---- gemm/coded_weight.cu: weights of codes
+// Rows of a weight, on the device: floats that are quantised, or codes with a scale for each row and group of
+// inputs, [rows, ceil(k / 32)].
+struct CodedRows {
+  TensorView source;
+  const float* scales = nullptr;  // null: floats
+  int64_t first_row = 0;          // of the weight
+  int32_t* bad_row = nullptr;     // set to a row with a value that has no code, where there is one
+};
+cudaError_t PackCodedRows(const LaunchTarget& on, const PackedMatrix& weight,
+                          const CodedRows& rows);
+// `out` [rows, k] becomes the rows from first_row on, each weight rounded to its type.
+cudaError_t WidenCodedRows(const LaunchTarget& on, const PackedMatrix& weight, int64_t first_row,
+                           const TensorView& out);
+// As Embedding, of a table of codes.
+cudaError_t CodedEmbedding(const LaunchTarget& on, const EmbeddingArgs& args);
+
 // ---- sampling/sampling.cu
 // A row as the device has it. The tokens that it names are in one list for all rows: those of the
 // prompt and of the output where there are penalties, those that are excluded, those that are

@@ -22,12 +22,18 @@ struct F16 {
 struct F8E4m3 {
   uint8_t bits;
 };
+// A code of a weight (kernels/weight_format.h).
+struct Int8 {
+  int8_t bits;
+};
 
 // ---- one element: to nearest, ties to even; NaN stays NaN ----
 
 __device__ __forceinline__ float ToFloat(float x) { return x; }
 __device__ __forceinline__ float ToFloat(Bf16 x) { return ptx::FromBf16(x.bits); }
 __device__ __forceinline__ float ToFloat(F16 x) { return ptx::FromF16(x.bits); }
+__device__ __forceinline__ float ToFloat(F8E4m3 x) { return ptx::FromE4m3(x.bits); }
+__device__ __forceinline__ float ToFloat(Int8 x) { return static_cast<float>(x.bits); }
 
 __device__ __forceinline__ void Round(float x, float& to) { to = x; }
 __device__ __forceinline__ void Round(float x, Bf16& to) { to.bits = ptx::ToBf16(x); }

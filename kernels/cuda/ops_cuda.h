@@ -9,7 +9,7 @@
 #include "kernels/cuda/attention/prefill_plan.h"
 #include "kernels/cuda/device/device.h"
 #include "kernels/cuda/gemm/cublaslt_library.h"
-#include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/gemm/products.h"
 #include "kernels/cuda/launchers.h"
 #include "kernels/cuda/memory/call_staging.h"
 #include "kernels/cuda/memory/scratch.h"
@@ -66,7 +66,6 @@ class CudaOps final : public Ops {
   template <class Move>
   absl::Status MoveBlocks(Stream& stream, const MoveBlocksArgs& args, Move move);
 
-  absl::Status QueueGemm(CudaStream& stream, const LaunchTarget& on, GemmArgs args);
   absl::Status QueuePlanDecode(CudaStream& stream, const LaunchTarget& on,
                                const AttentionArgs& args, Scratch& plan);
   absl::Status QueueDecode(CudaStream& stream, const LaunchTarget& on, const AttentionArgs& args);
@@ -80,12 +79,10 @@ class CudaOps final : public Ops {
 
   CudaDevice& device_;
   CallStaging staging_;
-  CublasLtGemm gemm_;
+  Products products_;
   Sampler sampler_;
   WorkLimits limits_;  // as reserved
 
-  Scratch gemm_workspace_;
-  Scratch gemm_converted_;
   // One plan for Plan*, one for attention calls that came without. The tiles that PlanPrefill makes
   // lie in the step's staging.
   Scratch decode_plan_;

@@ -470,7 +470,8 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
                    .vocab_size = config.vocab_size,
                    .max_context_tokens = limits.max_context_tokens,
                    .max_total_tokens = int64_t{limits.max_sequences} * limits.max_context_tokens,
-                   .splits = limits.splits}));
+                   .splits = limits.splits,
+                   .has_coded_weights = weights.has_codes()}));
   ASSIGN_OR_RETURN(RopeTable rope, RopeTable::Create(config, limits.max_context_tokens, device));
   ASSIGN_OR_RETURN(
       std::unique_ptr<InputStage> stage,

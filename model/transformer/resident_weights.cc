@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -32,7 +33,7 @@ LayerWeights ViewsOf(const LayerLayout& placed, std::byte* memory) {
 struct Packing {
   WeightLayout layout;
   std::unique_ptr<Checkpoint> checkpoint;
-  std::unique_ptr<Ops> ops;
+  Backend backend;
   std::unique_ptr<Stream> stream;
   LoadProgress progress;
   WeightsHashed hashed;
@@ -84,6 +85,13 @@ class ResidentWeights final : public WeightStore {
   }
 
   bool addresses_are_fixed() const override { return true; }
+  bool has_codes() const override {
+    return embedding_.format.has_codes() || head_.lm_head.format.has_codes() ||
+           std::ranges::any_of(layers_, [](const LayerWeights& layer) {
+             return layer.qkv.format.has_codes() || layer.output.format.has_codes() ||
+                    layer.gate_up.format.has_codes() || layer.down.format.has_codes();
+           });
+  }
   absl::StatusOr<bool> loaded() const override {
     absl::MutexLock lock(&mutex_);
     RETURN_IF_ERROR(failure_);
@@ -113,7 +121,7 @@ class ResidentWeights final : public WeightStore {
     const WeightLayout& layout = packing.layout;
     WeightLoader loader({.layout = layout,
                          .checkpoint = *packing.checkpoint,
-                         .ops = *packing.ops,
+                         .ops = *packing.backend.ops,
                          .stream = *packing.stream,
                          .memory = buffer_.data(),
                          .progress = packing.progress});
@@ -155,13 +163,13 @@ class ResidentWeights final : public WeightStore {
 
 absl::StatusOr<std::unique_ptr<WeightStore>> LoadResidentWeights(
     const ModelConfig& config, std::unique_ptr<Checkpoint> checkpoint, Device& device,
-    std::unique_ptr<Ops> ops, WeightsAs weights_as, LoadProgress progress, WeightsHashed hashed) {
+    Backend backend, WeightsAs weights_as, LoadProgress progress, WeightsHashed hashed) {
   Packing packing{.checkpoint = std::move(checkpoint),
-                  .ops = std::move(ops),
+                  .backend = std::move(backend),
                   .progress = std::move(progress),
                   .hashed = std::move(hashed)};
   ASSIGN_OR_RETURN(packing.layout,
-                   PlanWeights(config, *packing.checkpoint, *packing.ops, weights_as));
+                   PlanWeights(config, *packing.checkpoint, *packing.backend.ops, weights_as));
   ASSIGN_OR_RETURN(DeviceBuffer buffer, device.Allocate(packing.layout.packed_bytes));
   ASSIGN_OR_RETURN(packing.stream, device.NewStream());
   return std::make_unique<ResidentWeights>(std::move(buffer), std::move(packing));

@@ -82,13 +82,7 @@ class Planner {
       matrix.sources.push_back(std::move(tensor));
     }
     ASSIGN_OR_RETURN(matrix.format, FormatOf(matrix, as));
-    const int64_t bytes = ops_.PackedBytes(matrix.format, matrix.n, k);
-    if (bytes == 0) {
-      return Unimplemented(
-          "{}: weights in {}: this device does not compute with them yet, a CPU does", matrix.name,
-          Name(matrix.format));
-    }
-    matrix.offset = Take(bytes);
+    matrix.offset = Take(ops_.PackedBytes(matrix.format, matrix.n, k));
     return absl::OkStatus();
   }
 

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "kernels/backend.h"
 #include "kernels/device.h"
-#include "kernels/ops.h"
 #include "kernels/tensor.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/checkpoint/model_config.h"
@@ -48,6 +48,8 @@ class WeightStore {
   virtual absl::StatusOr<HeadWeights> Head() = 0;
   // Whether a returned group never moves, so that operations on it may be recorded.
   virtual bool addresses_are_fixed() const = 0;
+  // Whether some matrix is of codes (kernels/weight_format.h).
+  virtual bool has_codes() const = 0;
   // Whether no request waits any more. An error is the error of every later request.
   virtual absl::StatusOr<bool> loaded() const = 0;
   // Bytes that the store keeps resident.
@@ -67,13 +69,12 @@ using WeightsHashed = std::function<void(uint64_t hash)>;
 // used while others are still being packed. Before it returns, every tensor's name, dtype and shape
 // is checked against the config: NOT_FOUND and INVALID_ARGUMENT name the tensor with its actual and
 // expected properties. A later failure is logged and is the result of every request from then on.
-// UNIMPLEMENTED where the backend does not compute with weights as they are asked for, or stored.
-// `ops` is used for packing only; forward passes use another instance of the same backend. `ops`
+// UNIMPLEMENTED where the weights are asked for otherwise than they can be kept.
+// `packing` is used for packing only; forward passes use another instance of the same backend. It
 // and the checkpoint are released when all is packed. The store's destructor waits at most for the
 // group being packed. `device` must outlive the store.
 absl::StatusOr<std::unique_ptr<WeightStore>> LoadResidentWeights(
     const ModelConfig& config, std::unique_ptr<Checkpoint> checkpoint, Device& device,
-    std::unique_ptr<Ops> ops, WeightsAs weights_as, LoadProgress progress,
-    WeightsHashed hashed = nullptr);
+    Backend packing, WeightsAs weights_as, LoadProgress progress, WeightsHashed hashed = nullptr);
 
 }  // namespace tandem

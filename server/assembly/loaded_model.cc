@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(WorkerOptions& options) {
       model->weights,
       LoadResidentWeights(
           model->config, std::move(described.checkpoint), *model->backend.device,
-          std::move(packing.ops), model->weights_as,
+          std::move(packing), model->weights_as,
           [display](uint64_t loaded, uint64_t total) { display->Update(loaded, total); },
           [&hash = model->weights_hash](uint64_t computed) { hash = computed; }));
   return model;

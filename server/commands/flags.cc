@@ -82,9 +82,9 @@ void AddDeviceFlags(CLI::App& app, WorkerTuning& tuning) {
   app.add_option(
          "--weights", tuning.weights,
          "stored: kept as the checkpoint has them; int8: 8-bit integers with a scale per 32 "
-         "inputs, made while they load, on the CPU alone: about half the memory of bf16, and "
-         "half of what a step of few tokens reads; int8-layers: the same, but embedding and head "
-         "stay as stored. All workers of a router must have the same")
+         "inputs, made while they load: about half the memory of bf16, and half of what a step of "
+         "few tokens reads; int8-layers: the same, but embedding and head stay as stored. All "
+         "workers of a router must have the same")
       ->check(CLI::IsMember({"stored", "int8", "int8-layers"}))
       ->capture_default_str()
       ->group(group);

@@ -172,10 +172,11 @@ INSTANTIATE_TEST_SUITE_P(Transports, EmulatedHandoffTest,
                          testing::Values("ipc", "nccl", "shm", "tcp"),
                          [](const auto& info) { return info.param; });
 
+// With weights of 8 bits, which a GPU computes with, too.
 TEST(EmulatedDaemonTest, UpStartsTheWorkersThatItIsAskedFor) {
   auto up = ChildProcess::Start(
       {"up", "--device=cuda", "--prefill=1", "--decode=1", "--unified=0", "--port=0",
-       "--profile-at-start=off", "--model=" + SampleModel(), kFewSizes},
+       "--weights=int8", "--profile-at-start=off", "--model=" + SampleModel(), kFewSizes},
       EmulatedDaemonBinary());
   ASSERT_TRUE(up.ok()) << up.status();
   Client client(up->TakeReadyLine());

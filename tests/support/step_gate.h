@@ -81,6 +81,7 @@ class GatedWeights final : public WeightStore {
   absl::StatusOr<HeadWeights> Head() override { return weights_.Head(); }
   // A recorded step would pass by the gate.
   bool addresses_are_fixed() const override { return false; }
+  bool has_codes() const override { return weights_.has_codes(); }
   absl::StatusOr<bool> loaded() const override { return weights_.loaded(); }
   int64_t resident_bytes() const override { return weights_.resident_bytes(); }
 

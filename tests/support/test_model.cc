@@ -26,7 +26,7 @@ std::unique_ptr<TestModel> TestModel::Load(const std::string& directory, int num
   model->backend = ValueOf(OpenBackend(device, {.num_threads = num_threads}));
   Backend packing = ValueOf(OpenBackend(device, {.num_threads = num_threads}));
   model->weights = ValueOf(LoadResidentWeights(model->config, ValueOf(Checkpoint::Open(path)),
-                                               *model->backend.device, std::move(packing.ops),
+                                               *model->backend.device, std::move(packing),
                                                WeightsAs::kStored, nullptr));
   return model;
 }

@@ -11,7 +11,7 @@ namespace {
 
 // Prefill chunks come in any number of rows: the solutions kept do not grow beyond this. More than
 // a model prepares (model/transformer/forward.cc), at some 700 bytes each.
-constexpr size_t kMaxSolutions = 16384;
+constexpr size_t kMaxSolutions = 32768;
 constexpr uint32_t kMaxAlignment = 256;  // what cuBLASLt makes use of
 
 cudaDataType_t TypeOf(DType dtype) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cuda/gemm/coded_weight.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/launchers.h"
 #include "kernels/cuda/numeric.cuh"
@@ -14,6 +15,9 @@
 // in warp order. Both orders depend on k alone, so that a row's result does not depend on the
 // others; one that is not there is read as the last one, from where that lies. x comes from the L1
 // cache.
+//
+// Codes (coded_weight.h) become 16-bit floats in registers, exactly. The products of a group are summed from
+// zero, and that sum is added times the scale, in f32: a weight is never rounded.
 
 namespace tandem::cuda {
 namespace {
@@ -24,13 +28,15 @@ constexpr int kThreads = 32 * kWarps;
 
 struct GemmParams {
   const void* x;
-  const void* weight;  // [n, k], dense
-  const float* bias;   // or null
+  const std::byte* weight;  // [n, k], dense; or the codes
+  const uint16_t* scales;   // of codes; else null
+  const float* bias;        // or null
   void* out;
   int64_t x_stride;
   int64_t out_stride;
   int64_t n;
   int64_t k;
+  int64_t weight_row_bytes;
   int32_t num_rows;
   GemmOutput output;
   uint32_t first_wave = 0;  // of the blocks: those that may start while the kernel before runs
@@ -47,14 +53,26 @@ __device__ __forceinline__ void WriteResult(const GemmParams& p, int row, int64_
   Round(sum, *out);
 }
 
-// ---- 16-bit x and weights: tensor cores ----
+// ---- x of 16 bits, weights of the same type or codes: tensor cores ----
 
 constexpr int kTileColumns = 16;   // weight rows of a product
-constexpr int kStepInputs = 32;    // that the 4 lanes of a row load at once: two products
-constexpr int kTurnInputs = 128;   // that a warp takes before the next warp's
+constexpr int kLaneBytes = 16;     // of a weight row in one load
+constexpr int kStepBytes = 64;     // that the 4 lanes of a row load at once
+constexpr int kTurnSteps = 4;      // that a warp takes before the next warp's
 constexpr int kLoadsInFlight = 8;  // of weights, per lane
-constexpr int kTensorBlocksPerSm = 3;
+constexpr int kGroupInputs = 32;   // of which a lane has 8: two products
 constexpr int64_t kPrefetchBytes = 64 << 10;
+
+// What follows from the type of the weights. A step is one group of floats, or two of codes.
+template <class W>
+constexpr bool kIsCode = sizeof(W) == 1;
+template <class W>
+constexpr int kStepInputs = kStepBytes / static_cast<int>(sizeof(W));
+template <class W>
+constexpr int kTurnInputs = kTurnSteps* kStepInputs<W>;
+// Codes take more registers, and half the bytes in flight are enough for both.
+template <class W>
+constexpr int kBlocksPerSm = kIsCode<W> ? 2 : 3;
 
 __device__ __forceinline__ void Multiply(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0,
                                          uint32_t b1, Bf16) {
@@ -66,29 +84,37 @@ __device__ __forceinline__ void Multiply(float (&sums)[4], const uint32_t (&a)[4
 }
 
 // The weights of kSteps steps, on their way.
-template <int kTiles, int kSteps>
+template <class W, int kTiles, int kSteps>
 struct Batch {
   uint4 weights[kSteps][kTiles][2];  // rows g and g + 8 of each tile
+  // Two for the groups of a step of codes, the first in the low half.
+  uint32_t scales[kIsCode<W> ? kSteps : 1][kTiles][2];
 };
 
 // Where a lane reads: lane / 4 is the weight row, and the row of x; lane % 4 the place of its 8
-// inputs in a step. Rows that are not there are read as the last one is; nothing is made of them.
-template <class T, int kTiles>
+// inputs in a group. Rows that are not there are read as the last one is; nothing is made of them.
+template <class T, class W, int kTiles>
 struct LanePlace {
-  const T* weights[kTiles][2];  // of rows g and g + 8 of each tile
+  const std::byte* weights[kTiles][2];  // of rows g and g + 8 of each tile
+  const uint16_t* scales[kTiles][2];    // likewise, of codes
   const T* x;
-  int offset;    // of the lane's inputs in a step
+  int offset;    // of the lane's inputs in a group
   int32_t left;  // inputs from the warp's step on to the end of the row
 
   __device__ __forceinline__ LanePlace(const GemmParams& p, int64_t first_column) {
     const int lane = static_cast<int>(threadIdx.x % 32);
-    const int first = static_cast<int>(threadIdx.x / 32) * kTurnInputs;
+    const int first = static_cast<int>(threadIdx.x / 32) * kTurnInputs<W>;
     offset = lane % 4 * kChunk;
     left = static_cast<int32_t>(p.k) - first;
 #pragma unroll
     for (int half = 0; half < 2 * kTiles; ++half) {
       const int64_t column = min(first_column + lane / 4 + half * 8, p.n - 1);
-      weights[half / 2][half % 2] = static_cast<const T*>(p.weight) + column * p.k + first + offset;
+      weights[half / 2][half % 2] = p.weight + column * p.weight_row_bytes +
+                                    first * static_cast<int>(sizeof(W)) + lane % 4 * kLaneBytes;
+      if constexpr (kIsCode<W>) {
+        scales[half / 2][half % 2] =
+            p.scales + (column * p.weight_row_bytes + first) / kGroupInputs;
+      }
     }
     x = static_cast<const T*>(p.x) + min(lane / 4, p.num_rows - 1) * p.x_stride + first + offset;
   }
@@ -97,64 +123,82 @@ struct LanePlace {
     left -= inputs;
     x += inputs;
 #pragma unroll
-    for (int half = 0; half < 2 * kTiles; ++half) weights[half / 2][half % 2] += inputs;
+    for (int half = 0; half < 2 * kTiles; ++half) {
+      weights[half / 2][half % 2] += inputs * static_cast<int>(sizeof(W));
+      if constexpr (kIsCode<W>) scales[half / 2][half % 2] += inputs / kGroupInputs;
+    }
   }
 };
 
 // The first weights of a block are asked for while the kernels before still run: no kernel writes
 // weights. They wait in the L2 cache; loads into registers the compiler would not leave in front of
 // the wait.
-template <class T, int kTiles>
+template <int kTiles>
 __device__ __forceinline__ void PrefetchWeights(const GemmParams& p, int64_t first_column) {
   constexpr int kRowsPerWarp = kTiles * kTileColumns / kWarps;
   constexpr int64_t kRowBytes = kPrefetchBytes / (kTiles * kTileColumns);
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int64_t column = first_column + threadIdx.x / 32 * kRowsPerWarp + lane;
   if (lane >= kRowsPerWarp || column >= p.n) return;
-  const auto bytes = min(p.k * static_cast<int64_t>(sizeof(T)), kRowBytes);
-  ptx::PrefetchL2(static_cast<const T*>(p.weight) + column * p.k, static_cast<uint32_t>(bytes));
+  const auto bytes = min(p.weight_row_bytes, kRowBytes);
+  ptx::PrefetchL2(p.weight + column * p.weight_row_bytes, static_cast<uint32_t>(bytes));
 }
 
-// Zeros where a row has ended.
-template <class T, int kTiles, int kSteps>
-__device__ __forceinline__ void LoadWeights(const LanePlace<T, kTiles>& at,
-                                            Batch<kTiles, kSteps>& batch) {
+// Zeros where a row has ended. A row of codes ends with its unit, which is one step.
+template <class T, class W, int kTiles, int kSteps>
+__device__ __forceinline__ void LoadWeights(const LanePlace<T, W, kTiles>& at,
+                                            Batch<W, kTiles, kSteps>& batch) {
   const auto load = [&](int step, int half) {
     return ptx::LoadStreaming(
-        reinterpret_cast<const uint4*>(at.weights[half / 2][half % 2] + step * kStepInputs));
+        reinterpret_cast<const uint4*>(at.weights[half / 2][half % 2] + step * kStepBytes));
   };
-  const bool whole = at.left >= kSteps * kStepInputs;
+  const bool whole = at.left >= kSteps * kStepInputs<W>;
   if (whole) {
 #pragma unroll
     for (int i = 0; i < kSteps * 2 * kTiles; ++i) {
       const int half = i % (2 * kTiles);
       batch.weights[i / (2 * kTiles)][half / 2][half % 2] = load(i / (2 * kTiles), half);
     }
-    return;
-  }
+  } else {
 #pragma unroll
-  for (int i = 0; i < kSteps * 2 * kTiles; ++i) {
-    const int step = i / (2 * kTiles);
-    const int half = i % (2 * kTiles);
-    uint4& to = batch.weights[step][half / 2][half % 2];
-    to = make_uint4(0, 0, 0, 0);
-    if (step * kStepInputs + at.offset < at.left) to = load(step, half);
+    for (int i = 0; i < kSteps * 2 * kTiles; ++i) {
+      const int step = i / (2 * kTiles);
+      const int half = i % (2 * kTiles);
+      uint4& to = batch.weights[step][half / 2][half % 2];
+      to = make_uint4(0, 0, 0, 0);
+      const int begin = step * kStepInputs<W> + (kIsCode<W> ? 0 : at.offset);
+      if (begin < at.left) to = load(step, half);
+    }
+  }
+  if constexpr (kIsCode<W>) {
+#pragma unroll
+    for (int i = 0; i < kSteps * 2 * kTiles; ++i) {
+      const int step = i / (2 * kTiles);
+      const int half = i % (2 * kTiles);
+      uint32_t& to = batch.scales[step][half / 2][half % 2];
+      to = 0;
+      if (step * kStepInputs<W> < at.left) {
+        to = reinterpret_cast<const uint32_t*>(at.scales[half / 2][half % 2])[step];
+      }
+    }
   }
 }
 
-// Adds the products of a batch; even and odd halves of a step have sums of their own.
+template <class T, class W, int kTiles>
+__device__ __forceinline__ uint4 LoadInputs(const LanePlace<T, W, kTiles>& at, int group) {
+  const int begin = group * kGroupInputs;
+  if (begin + at.offset >= at.left) return make_uint4(0, 0, 0, 0);
+  return *reinterpret_cast<const uint4*>(at.x + begin);
+}
+
+// Adds the products of a batch of floats; even and odd halves of a step have sums of their own.
 template <class T, int kTiles, int kSteps>
-__device__ __forceinline__ void AddProducts(const LanePlace<T, kTiles>& at,
-                                            const Batch<kTiles, kSteps>& batch,
+__device__ __forceinline__ void AddProducts(const LanePlace<T, T, kTiles>& at,
+                                            const Batch<T, kTiles, kSteps>& batch,
                                             float (&sums)[kTiles][2][4]) {
   uint4 inputs[kSteps];
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) {
-    inputs[step] = make_uint4(0, 0, 0, 0);
-    if (step * kStepInputs + at.offset < at.left) {
-      inputs[step] = *reinterpret_cast<const uint4*>(at.x + step * kStepInputs);
-    }
-  }
+  for (int step = 0; step < kSteps; ++step) inputs[step] = LoadInputs(at, step);
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
@@ -165,6 +209,48 @@ __device__ __forceinline__ void AddProducts(const LanePlace<T, kTiles>& at,
       const uint32_t odd[4] = {low.z, high.z, low.w, high.w};
       Multiply(sums[tile][0], even, inputs[step].x, inputs[step].y, T());
       Multiply(sums[tile][1], odd, inputs[step].z, inputs[step].w, T());
+    }
+  }
+}
+
+// Adds the products of one group of codes, 8 of each lane, times the scales of rows g and g + 8.
+template <class T, class Code>
+__device__ __forceinline__ void AddGroup(uint2 low, uint2 high, uint4 inputs, float low_scale,
+                                         float high_scale, float (&sums)[4]) {
+  float products[4] = {};
+  uint2 a = WidenCodes<T>(low.x, Code());
+  uint2 b = WidenCodes<T>(high.x, Code());
+  const uint32_t first[4] = {a.x, b.x, a.y, b.y};
+  Multiply(products, first, inputs.x, inputs.y, T());
+  a = WidenCodes<T>(low.y, Code());
+  b = WidenCodes<T>(high.y, Code());
+  const uint32_t second[4] = {a.x, b.x, a.y, b.y};
+  Multiply(products, second, inputs.z, inputs.w, T());
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    sums[i] = __fmaf_rn(i < 2 ? low_scale : high_scale, products[i], sums[i]);
+  }
+}
+
+// The same of a batch of codes; the two groups of a step have sums of their own.
+template <class T, class Code, int kTiles, int kSteps>
+__device__ __forceinline__ void AddProducts(const LanePlace<T, Code, kTiles>& at,
+                                            const Batch<Code, kTiles, kSteps>& batch,
+                                            float (&sums)[kTiles][2][4]) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    const uint4 first = LoadInputs(at, 2 * step);
+    const uint4 second = LoadInputs(at, 2 * step + 1);
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      const uint4 low = batch.weights[step][tile][0];
+      const uint4 high = batch.weights[step][tile][1];
+      const float2 low_scales = ptx::UnpackBf16(batch.scales[step][tile][0]);
+      const float2 high_scales = ptx::UnpackBf16(batch.scales[step][tile][1]);
+      AddGroup<T, Code>(make_uint2(low.x, low.y), make_uint2(high.x, high.y), first, low_scales.x,
+                        high_scales.x, sums[tile][0]);
+      AddGroup<T, Code>(make_uint2(low.z, low.w), make_uint2(high.z, high.w), second, low_scales.y,
+                        high_scales.y, sums[tile][1]);
     }
   }
 }
@@ -189,28 +275,29 @@ __device__ __forceinline__ void ShareSums(const float (&sums)[kTiles][2][4],
 }
 
 // A block has kTiles * 16 weight rows.
-template <class T, class Out, int kTiles>
-__global__ void __launch_bounds__(kThreads, kTensorBlocksPerSm) TensorCoreGemm(GemmParams p) {
+template <class T, class W, class Out, int kTiles>
+__global__ void __launch_bounds__(kThreads, kBlocksPerSm<W>) TensorCoreGemm(GemmParams p) {
   constexpr int kSteps = kLoadsInFlight / (2 * kTiles);
   constexpr int kColumns = kTiles * kTileColumns;
-  constexpr int kBatches = kTurnInputs / (kSteps * kStepInputs);  // of a turn
+  constexpr int kBatches = kTurnSteps / kSteps;  // of a turn
+  constexpr int kBatchInputs = kSteps * kStepInputs<W>;
   __shared__ BlockSums<kTiles> shared;
   const int64_t first_column = int64_t{blockIdx.x} * kColumns;
   ptx::GridDependencyLaunch();
   // A later one would ask for what it reads at once.
-  if (blockIdx.x < p.first_wave) PrefetchWeights<T, kTiles>(p, first_column);
-  LanePlace<T, kTiles> at(p, first_column);
+  if (blockIdx.x < p.first_wave) PrefetchWeights<kTiles>(p, first_column);
+  LanePlace<T, W, kTiles> at(p, first_column);
   ptx::GridDependencyWait();
 
   float sums[kTiles][2][4] = {};
-  Batch<kTiles, kSteps> batch;
+  Batch<W, kTiles, kSteps> batch;
   LoadWeights(at, batch);
   while (at.left > 0) {
 #pragma unroll
     for (int i = 0; i < kBatches; ++i) {
       AddProducts(at, batch, sums);
-      at.Advance(i + 1 < kBatches ? kSteps * kStepInputs
-                                  : kWarps * kTurnInputs - (kBatches - 1) * kSteps * kStepInputs);
+      at.Advance(i + 1 < kBatches ? kBatchInputs
+                                  : kWarps * kTurnInputs<W> - (kBatches - 1) * kBatchInputs);
       LoadWeights(at, batch);
     }
   }
@@ -228,6 +315,19 @@ __global__ void __launch_bounds__(kThreads, kTensorBlocksPerSm) TensorCoreGemm(G
 
 // ---- f32 x: FMA ----
 
+// Inputs [at, at + 8) of a weight row as f32.
+template <class W>
+__device__ __forceinline__ void LoadWeightChunk(const GemmParams& p, int64_t column, int64_t at,
+                                                float (&w)[kChunk]) {
+  if constexpr (kIsCode<W>) {
+    const CodedWeight weight = {reinterpret_cast<const uint8_t*>(p.weight), p.scales,
+                                p.weight_row_bytes};
+    LoadCodes<W>(weight, column, at, w);
+  } else {
+    LoadVector(reinterpret_cast<const W*>(p.weight + column * p.weight_row_bytes) + at, w);
+  }
+}
+
 // A warp has one weight row, its lanes chunks of 8 inputs.
 template <class W>
 __global__ void __launch_bounds__(kThreads, 2) FmaGemm(GemmParams p) {
@@ -236,12 +336,11 @@ __global__ void __launch_bounds__(kThreads, 2) FmaGemm(GemmParams p) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int64_t column = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
   if (column >= p.n) return;
-  const W* weights = static_cast<const W*>(p.weight) + column * p.k;
   const auto* x = static_cast<const float*>(p.x);
   float sums[kMaxRows] = {};
   for (int64_t input = lane * kChunk; input < p.k; input += 32 * kChunk) {
     float w[kChunk];
-    LoadVector(weights + input, w);
+    LoadWeightChunk<W>(p, column, input, w);
 #pragma unroll
     for (int row = 0; row < kMaxRows; ++row) {
       if (row >= p.num_rows) continue;
@@ -263,14 +362,18 @@ __global__ void __launch_bounds__(kThreads, 2) FmaGemm(GemmParams p) {
 // ---- on the host ----
 
 GemmParams ParamsOf(const GemmArgs& args) {
+  const bool has_codes = args.weight.format.has_codes();
   return {.x = args.x.data,
           .weight = args.weight.data,
+          .scales = has_codes ? CodedWeightOf(args.weight).scales : nullptr,
           .bias = static_cast<const float*>(args.bias.data),
           .out = args.out.data,
           .x_stride = args.x.row_stride,
           .out_stride = args.out.row_stride,
           .n = args.weight.n,
           .k = args.weight.k,
+          .weight_row_bytes = has_codes ? RowCodes(args.weight.k)
+                                        : args.weight.k * SizeOf(args.weight.format.dtype()),
           .num_rows = static_cast<int32_t>(args.x.rows()),
           .output = args.output};
 }
@@ -282,38 +385,52 @@ LaunchShape BlockPerColumns(int64_t n, int64_t columns) {
 }
 
 // Two tiles halve the reading of x, once that leaves each SM enough blocks.
-template <class T, class Out>
+template <class T, class W, class Out>
 cudaError_t LaunchTensorCores(const LaunchTarget& on, GemmParams params) {
-  params.first_wave = static_cast<uint32_t>(kTensorBlocksPerSm * on.num_sms);
-  constexpr int kBlocksPerSm = 4;
-  const bool wide = params.n >= int64_t{kBlocksPerSm} * on.num_sms * 2 * kTileColumns;
-  const auto kernel = wide ? TensorCoreGemm<T, Out, 2> : TensorCoreGemm<T, Out, 1>;
+  params.first_wave = static_cast<uint32_t>(kBlocksPerSm<W> * on.num_sms);
+  constexpr int kWideBlocksPerSm = 4;
+  const bool wide = params.n >= int64_t{kWideBlocksPerSm} * on.num_sms * 2 * kTileColumns;
+  const auto kernel = wide ? TensorCoreGemm<T, W, Out, 2> : TensorCoreGemm<T, W, Out, 1>;
   return Launch(kernel, BlockPerColumns(params.n, wide ? 2 * kTileColumns : kTileColumns),
                 on.stream, params);
+}
+
+// x is of type T, the weights of type W.
+template <class T, class W>
+cudaError_t LaunchFor(const LaunchTarget& on, const GemmArgs& args) {
+  const GemmParams params = ParamsOf(args);
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return Launch(FmaGemm<W>, BlockPerColumns(params.n, kWarps), on.stream, params);
+  } else {
+    return args.out.dtype == DType::kF32 ? LaunchTensorCores<T, W, float>(on, params)
+                                         : LaunchTensorCores<T, W, T>(on, params);
+  }
 }
 
 }  // namespace
 
 bool TakesSkinnyGemm(const GemmArgs& args) {
+  if (args.x.rows() > kMaxRows || args.weight.k % kChunk != 0) return false;
+  // Rows of codes are aligned however many inputs they have.
+  if (args.weight.format.has_codes()) return AccessOf({args.x}) == Access::kVectors;
   const TensorView weight(args.weight.data, args.weight.format.dtype(),
                           {args.weight.n, args.weight.k});
-  return args.x.rows() <= kMaxRows && args.weight.k % kChunk == 0 &&
-         AccessOf({args.x, weight}) == Access::kVectors;
+  return AccessOf({args.x, weight}) == Access::kVectors;
 }
 
 cudaError_t SkinnyGemm(const LaunchTarget& on, const GemmArgs& args) {
-  const GemmParams params = ParamsOf(args);
+  if (args.weight.format.has_codes()) {
+    return WithCodeType(args.weight.format, [&](auto code) {
+      return WithActivationType(args.x.dtype, [&](auto type) {
+        return LaunchFor<decltype(type), decltype(code)>(on, args);
+      });
+    });
+  }
   return WithActivationType(args.weight.format.dtype(), [&](auto type) {
-    using T = decltype(type);
-    if (args.x.dtype == DType::kF32) {
-      return Launch(FmaGemm<T>, BlockPerColumns(params.n, kWarps), on.stream, params);
-    }
-    if constexpr (sizeof(T) == sizeof(uint16_t)) {
-      return args.out.dtype == DType::kF32 ? LaunchTensorCores<T, float>(on, params)
-                                           : LaunchTensorCores<T, T>(on, params);
-    } else {
-      return cudaErrorInvalidValue;
-    }
+    using W = decltype(type);
+    if (args.x.dtype == DType::kF32) return LaunchFor<float, W>(on, args);
+    if constexpr (sizeof(W) == sizeof(uint16_t)) return LaunchFor<W, W>(on, args);
+    return cudaErrorInvalidValue;
   });
 }
 

@@ -70,6 +70,7 @@ class UnreadableWeights final : public WeightStore {
   absl::StatusOr<LayerWeights> Layer(int32_t) override { return Unreadable(); }
   absl::StatusOr<HeadWeights> Head() override { return Unreadable(); }
   bool addresses_are_fixed() const override { return true; }
+  bool has_codes() const override { return false; }
   absl::StatusOr<bool> loaded() const override { return Unreadable(); }
   int64_t resident_bytes() const override { return 0; }
 };

@@ -11,7 +11,6 @@
 #include "gtest/gtest.h"
 #include "kernels/registry.h"
 #include "model/checkpoint/checkpoint.h"
-#include "model/transformer/weight_store.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/read_file.h"
 #include "tests/support/shallow_model.h"
@@ -127,19 +126,27 @@ class DeviceModelTest : public testing::Test {
   }
 };
 
-// A device whose kernels do not says so before it reads a weight.
-TEST_F(DeviceModelTest, TakesWeightsInInt8WhereItsKernelsDo) {
-  const std::string directory = kRoot + kSample;
-  const Backend backend = OpenBackend(TestDevice(), {.num_threads = 1}).value();
-  Backend packing = OpenBackend(TestDevice(), {.num_threads = 1}).value();
-  const bool takes = packing.ops->PackedBytes(WeightFormat::Int8(), 32, 32) > 0;
-  EXPECT_EQ(takes, backend.device->is_host());
-  const auto weights =
-      LoadResidentWeights(LoadModelConfig(directory).value(), Checkpoint::Open(directory).value(),
-                          *backend.device, std::move(packing.ops), WeightsAs::kInt8, nullptr);
-  EXPECT_EQ(weights.status().code(),
-            takes ? absl::StatusCode::kOk : absl::StatusCode::kUnimplemented)
-      << weights.status();
+// A prompt, whose products widen the weights, and tokens after it, whose products read the codes.
+TEST_F(DeviceModelTest, WeightsInInt8GiveTheLogitsOfTheCpu) {
+  const std::vector<int32_t> text = Prompts().back();
+  const std::vector<int32_t> prompt(text.begin(), text.begin() + 40);
+  for (const WeightsAs as : {WeightsAs::kInt8, WeightsAs::kInt8Layers}) {
+    SCOPED_TRACE(std::string(Name(as)));
+    const auto on_device = Load({.weights_as = as});
+    const auto on_cpu = Load({.device = "cpu", .weights_as = as});
+    TestSequence ours = on_device->NewSequence(prompt);
+    TestSequence theirs = on_cpu->NewSequence(prompt);
+    std::vector<float> logits = on_device->Prefill(ours, 40);
+    std::vector<float> expected = on_cpu->Prefill(theirs, 40);
+    for (int i = 0; i < 3; ++i) {
+      SCOPED_TRACE("after " + std::to_string(i) + " decode steps");
+      ExpectClose(logits, {expected.begin(), expected.end()}, ToleranceOf(DType::kBF16));
+      const int32_t best = ArgMax(expected);
+      for (TestSequence* sequence : {&ours, &theirs}) sequence->ids.push_back(best);
+      logits = on_device->Step({}, {{&ours, 1}}).front();
+      expected = on_cpu->Step({}, {{&theirs, 1}}).front();
+    }
+  }
 }
 
 // The greedy tokens of each prompt. Activations of 16 bits may let a near-tie fall the other way:

@@ -28,7 +28,7 @@ std::unique_ptr<ModelUnderTest> ModelUnderTest::Load(const TestModelOptions& opt
   Backend packing = OrDie(OpenBackend(options.device, {.num_threads = options.num_threads}));
   model->weights_ =
       OrDie(LoadResidentWeights(config, OrDie(Checkpoint::Open(options.directory)), device,
-                                std::move(packing.ops), options.weights_as, options.progress));
+                                std::move(packing), options.weights_as, options.progress));
   model->transformer_ =
       OrDie(Transformer::Create(config, *model->weights_, device, *model->backend_.ops,
                                 {.max_tokens = options.max_tokens,

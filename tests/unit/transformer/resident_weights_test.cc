@@ -91,8 +91,8 @@ class ResidentWeightsTest : public testing::Test {
     config_ = LoadModelConfig(kModel).value();
     Backend packing = OpenBackend("cpu", {.num_threads = 2}).value();
     return LoadResidentWeights(config_, Checkpoint::Open(kModel).value(),
-                               device != nullptr ? *device : *backend_.device,
-                               std::move(packing.ops), weights_as, std::move(progress))
+                               device != nullptr ? *device : *backend_.device, std::move(packing),
+                               weights_as, std::move(progress))
         .value();
   }
 

@@ -71,10 +71,11 @@ class WeightsTest : public testing::Test {
     EXPECT_TRUE(config.ok()) << config.status();
     auto checkpoint = Checkpoint::Open(directory_.path());
     if (!checkpoint.ok()) return checkpoint.status();
-    auto backend = OpenBackend("cpu", {.num_threads = 1});
-    EXPECT_TRUE(backend.ok()) << backend.status();
+    const auto backend = OpenBackend("cpu", {.num_threads = 1});
+    auto packing = OpenBackend("cpu", {.num_threads = 1});
+    EXPECT_TRUE(backend.ok() && packing.ok());
     const auto weights = LoadResidentWeights(*config, *std::move(checkpoint), *backend->device,
-                                             std::move(backend->ops), WeightsAs::kStored, progress);
+                                             *std::move(packing), WeightsAs::kStored, progress);
     if (!weights.ok()) return weights.status();
     return (*weights)->Head().status();  // the last group
   }

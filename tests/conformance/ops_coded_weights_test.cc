@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fmt/format.h"
@@ -12,9 +13,10 @@
 #include "tests/support/reference_ops.h"
 
 // Weights that are codes (kernels/weight_format.h), quantised when they are packed or so already: what they
-// become, computed here once more, one by one, and that products and embedding have exactly these values.
+// become, computed here once more, one by one, that the embedding has exactly these values on every backend,
+// and that products are those of these values: on the CPU bit for bit.
 
-namespace tandem::int8_weights_test {
+namespace tandem::ops_coded_weights_test {
 namespace {
 
 using testing::AllOf;
@@ -121,10 +123,62 @@ class Int8WeightsTest : public OpsTest {
     return out;
   }
 
+  void ExpectProducts(const std::vector<float>& actual, const std::vector<float>& x,
+                      const QuantisedWeight& w) {
+    if (always_batch_invariant()) {
+      EXPECT_TRUE(BitwiseEqual(actual, Chains(x, w)));
+    } else {
+      const std::vector<float> no_bias(static_cast<size_t>(w.n), 0.0f);
+      EXPECT_LT(RelativeError(actual, Sums(x, w, no_bias)), kBound);
+    }
+  }
+
+  // Products with x of a type of 16 bits. Few rows take each weight as it is; many round it.
+  void ExpectProductsOf(DType act, int64_t num_rows, const QuantisedWeight& w,
+                        const DeviceArray& packed) {
+    const std::vector<float> x = Rounded(act, Random(num_rows * w.k));
+    const std::vector<float> bias = Random(w.n);
+    const DeviceArray device_x = ToDeviceAs(act, x), device_bias = ToDevice(bias);
+    for (const DType out_type : {DType::kF32, act}) {
+      SCOPED_TRACE(
+          fmt::format("{} n {} k {} rows {} to {}", Name(act), w.n, w.k, num_rows, Name(out_type)));
+      const DeviceArray out = NewOutput(num_rows * w.n, out_type);
+      const GemmArgs args = {.x = Tensor(device_x, {num_rows, w.k}, act),
+                             .weight = Matrix(w, packed),
+                             .bias = Tensor(device_bias, {w.n}),
+                             .out = Tensor(out, {num_rows, w.n}, out_type)};
+      ASSERT_TRUE(ops().PrepareGemm(args).ok());
+      const absl::Status status = ops().Gemm(stream(), args);
+      ASSERT_TRUE(status.ok()) << status;
+      const bool rounds_weights = num_rows > kExactRows || w.k % 8 != 0;
+      const double bound =
+          std::max(Bound(kBound, rounds_weights ? act : DType::kF32), Bound(kBound, out_type));
+      EXPECT_LT(RelativeError(out.Floats(out_type), Sums(x, w, bias)), bound);
+    }
+  }
+
+  static std::vector<double> Sums(const std::vector<float>& x, const QuantisedWeight& w,
+                                  const std::vector<float>& bias) {
+    std::vector<double> out;
+    for (size_t row = 0; row < x.size(); row += static_cast<size_t>(w.k)) {
+      for (int64_t n = 0; n < w.n; ++n) {
+        double sum = bias[static_cast<size_t>(n)];
+        for (int64_t k = 0; k < w.k; ++k) {
+          sum += double{x[row + static_cast<size_t>(k)]} *
+                 w.quantised[static_cast<size_t>(n * w.k + k)];
+        }
+        out.push_back(sum);
+      }
+    }
+    return out;
+  }
+
+  static constexpr double kBound = 2e-6;  // relative L2 of f32 arithmetic
+  static constexpr int64_t kExactRows = 8;
   WeightFormat format_ = WeightFormat::Int8();
 };
 
-TEST_P(Int8WeightsTest, EachOutputIsOneChainOverTheQuantisedWeights) {
+TEST_P(Int8WeightsTest, ProductsAreThoseOfTheQuantisedWeights) {
   for (DType dtype : kStoredTypes) {
     for (int64_t n : {1, 32, 97}) {
       for (int64_t k : {1, 31, 32, 33, 129, 320}) {
@@ -133,14 +187,66 @@ TEST_P(Int8WeightsTest, EachOutputIsOneChainOverTheQuantisedWeights) {
         for (int64_t num_rows : {1, 2, 3, 12, 13, 50}) {
           SCOPED_TRACE(fmt::format("{} n {} k {} rows {}", Name(dtype), n, k, num_rows));
           const std::vector<float> x = Random(num_rows * k);
-          EXPECT_TRUE(BitwiseEqual(Multiply(x, w, packed), Chains(x, w)));
+          ExpectProducts(Multiply(x, w, packed), x, w);
         }
       }
     }
   }
 }
 
-TEST_P(Int8WeightsTest, ARowDependsNeitherOnOtherRowsNorOnThreads) {
+// Rows of several turns of a kernel, units that are not full, and so many outputs that each block takes more.
+TEST_P(Int8WeightsTest, TakesEveryActivation) {
+  for (const DType act : ActivationTypes()) {
+    if (act == DType::kF32) continue;
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{70, 8},
+                               {16, 72},
+                               {33, 512},
+                               {17, 2312},
+                               {40, 36},
+                               {Size(64, 1100), 96}}) {
+      const QuantisedWeight w = RandomWeight(act, n, k);
+      const DeviceArray packed = Pack(w);
+      for (const int64_t num_rows : {1, 3, 8, 9, 40}) ExpectProductsOf(act, num_rows, w, packed);
+    }
+  }
+}
+
+// A product of few rows, however many: each row alone.
+TEST_P(Int8WeightsTest, AFewRowsDependOnNoOthers) {
+  const QuantisedWeight w = RandomWeight(DType::kBF16, 70, 600);
+  const DeviceArray packed = Pack(w);
+  const std::vector<float> x = Random(kExactRows * w.k);
+  const std::vector<float> all = Multiply(x, w, packed);
+  for (int64_t num_rows = 1; num_rows < kExactRows; ++num_rows) {
+    const std::vector<float> last(x.end() - num_rows * w.k, x.end());
+    EXPECT_TRUE(BitwiseEqual(Multiply(last, w, packed), std::span<const float>(all).last(
+                                                            static_cast<size_t>(num_rows * w.n))));
+  }
+}
+
+TEST_P(Int8WeightsTest, AddsToWhatIsThere) {
+  const QuantisedWeight w = RandomWeight(DType::kF32, 40, 128);
+  const DeviceArray packed = Pack(w);
+  for (const int64_t num_rows : {2, 20}) {
+    const std::vector<float> x = Random(num_rows * w.k);
+    const std::vector<float> before = Random(num_rows * w.n);
+    const DeviceArray device_x = ToDevice(x), out = ToDevice(before);
+    ASSERT_TRUE(ops()
+                    .Gemm(stream(), {.x = Tensor(device_x, {num_rows, w.k}),
+                                     .weight = Matrix(w, packed),
+                                     .out = Tensor(out, {num_rows, w.n}),
+                                     .output = GemmOutput::kAccumulate})
+                    .ok());
+    std::vector<double> expected = Sums(x, w, std::vector<float>(static_cast<size_t>(w.n), 0.0f));
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
+    EXPECT_LT(RelativeError(out.Download<float>(), expected), kBound);
+  }
+}
+
+// A GPU rounds the weights for many rows, and not for few.
+class Int8WeightsOnCpuTest : public Int8WeightsTest {};
+
+TEST_P(Int8WeightsOnCpuTest, ARowDependsNeitherOnOtherRowsNorOnThreads) {
   constexpr int64_t kRows = 300;
   const QuantisedWeight w = RandomWeight(DType::kBF16, 161, 333);
   const std::vector<float> x = Random(kRows * w.k);
@@ -223,11 +329,34 @@ TEST_P(Int8WeightsTest, ValuesThatHaveNoCodeAreRefusedWithTheirRow) {
   }
 }
 
+// Rows one after the other, and such as lie apart.
+TEST_P(Int8WeightsTest, SourcesAreStacked) {
+  const QuantisedWeight w = RandomWeight(DType::kBF16, 48, 100);
+  const DeviceArray rows = ToDevice(w.rows);
+  auto* const first = static_cast<std::byte*>(rows.data());
+  const TensorView sources[] = {
+      TensorView(first, w.dtype, {16, w.k}),
+      TensorView(first + 16 * w.k * SizeOf(w.dtype), w.dtype, {16, w.k}).WithRowStride(2 * w.k)};
+  const DeviceArray packed = NewPacked(32, w.k);
+  const PackedMatrix matrix = {static_cast<std::byte*>(packed.data()), format_, 32, w.k};
+  ASSERT_TRUE(ops().PackWeight(stream(), matrix, sources).ok());
+  const std::vector<int32_t> ids = {0, 15, 16, 17, 31};
+  const DeviceArray out = NewOutput(5 * w.k);
+  ASSERT_TRUE(ops().Embedding(stream(), {ids, matrix, Tensor(out, {5, w.k})}).ok());
+  std::vector<float> expected;
+  for (const int64_t row : {0, 15, 16, 18, 46}) {
+    const auto from = w.quantised.begin() + row * w.k;
+    expected.insert(expected.end(), from, from + w.k);
+  }
+  EXPECT_TRUE(BitwiseEqual(out.Download<float>(), std::span<const float>(expected)));
+}
+
 TEST_P(Int8WeightsTest, TakesLittleMoreThanAByteEach) {
   EXPECT_EQ(ops().PackedBytes(WeightFormat::Int8(), 64, 1024), 64 * 1024 * 34 / 32);
 }
 
-TANDEM_INSTANTIATE_OPS_TEST_ON(Int8WeightsTest, CpuOpsSetups());
+TANDEM_INSTANTIATE_OPS_TEST(Int8WeightsTest);
+TANDEM_INSTANTIATE_OPS_TEST_ON(Int8WeightsOnCpuTest, CpuOpsSetups());
 
 // Codes that are floats of 8 bits, as a checkpoint has them with their scales.
 class F8WeightsTest : public Int8WeightsTest {
@@ -260,7 +389,7 @@ class F8WeightsTest : public Int8WeightsTest {
   }
 };
 
-TEST_P(F8WeightsTest, EachOutputIsOneChainOverTheProductsOfCodesAndScales) {
+TEST_P(F8WeightsTest, ProductsAreThoseOfCodesAndScales) {
   for (int64_t n : {1, 32, 97}) {
     for (int64_t k : {1, 31, 33, 320}) {
       const QuantisedWeight w = RandomCodes(n, k);
@@ -269,8 +398,20 @@ TEST_P(F8WeightsTest, EachOutputIsOneChainOverTheProductsOfCodesAndScales) {
       for (int64_t num_rows : {1, 3, 4, 12, 50}) {
         SCOPED_TRACE(fmt::format("n {} k {} rows {}", n, k, num_rows));
         const std::vector<float> x = Random(num_rows * k);
-        EXPECT_TRUE(BitwiseEqual(Multiply(x, w, packed), Chains(x, w)));
+        ExpectProducts(Multiply(x, w, packed), x, w);
       }
+    }
+  }
+}
+
+TEST_P(F8WeightsTest, TakesEveryActivation) {
+  for (const DType act : ActivationTypes()) {
+    if (act == DType::kF32) continue;
+    for (const int64_t k : {40, 256}) {
+      const QuantisedWeight w = RandomCodes(40, k);
+      const DeviceArray packed = NewPacked(40, k);
+      ASSERT_TRUE(PackCodes(packed, w).ok());
+      for (const int64_t num_rows : {1, 8, 9}) ExpectProductsOf(act, num_rows, w, packed);
     }
   }
 }
@@ -308,7 +449,7 @@ TEST_P(F8WeightsTest, TakesNoFloatsAndNoCodesWithoutScales) {
   EXPECT_THAT(std::string(PackInto(NewPacked(8, 32), codes).message()), HasSubstr("scales"));
 }
 
-TANDEM_INSTANTIATE_OPS_TEST_ON(F8WeightsTest, CpuOpsSetups());
+TANDEM_INSTANTIATE_OPS_TEST(F8WeightsTest);
 
 }  // namespace
-}  // namespace tandem::int8_weights_test
+}  // namespace tandem::ops_coded_weights_test
