@@ -416,6 +416,14 @@ TEST_P(F8WeightsTest, TakesEveryActivation) {
   }
 }
 
+// More than a GPU widens at once.
+TEST_P(F8WeightsTest, TakesALargeMatrix) {
+  const QuantisedWeight w = RandomCodes(1100, 8192);
+  const DeviceArray packed = NewPacked(w.n, w.k);
+  ASSERT_TRUE(PackCodes(packed, w).ok());
+  ExpectProductsOf(DType::kF32, 9, w, packed);
+}
+
 TEST_P(F8WeightsTest, TheEmbeddingHasTheSameValues) {
   const QuantisedWeight w = RandomCodes(40, 100);
   const DeviceArray packed = NewPacked(40, 100);
