@@ -7,7 +7,7 @@ namespace tandem {
 namespace {
 
 // One in so many connections may be in its handshake, and so many may be in any case.
-constexpr int kHandshakeShare = 4;
+constexpr int kHandshakeShare = 8;
 constexpr int kLeastHandshakes = 16;
 
 }  // namespace

@@ -27,8 +27,8 @@ class ConnectionBook {
 
   // Notes a connection that begins in this state. `close` makes it end soon; it only queues a task, and is
   // not called after Remove. When there is no room, the connection that has waited or received longest is
-  // asked to end; nothing when all are being answered. A quarter of all may be in their handshake, which
-  // takes much more memory than waiting; beyond that the oldest of these makes room.
+  // asked to end; nothing when all are being answered. One in eight may be in its handshake, which
+  // takes much more memory than waiting; beyond that the one that began it first makes room.
   std::optional<Id> Add(ConnectionState state, std::function<void()> close);
   void Remove(Id id);
   // It begins to be in this state.
