@@ -11,7 +11,7 @@
 // How a GPU keeps a weight of codes (kernels/weight_format.h): the codes of all rows, then the scales of all
 // rows. 64 inputs, two groups, are a unit: a row of codes is whole units, filled up with codes of zero. In a
 // unit the 8 inputs from 8j on of the first group are followed by those of the second, for j from 0 to 3: a
-// lane that reads 16 bytes in one load has the same inputs of both groups.
+// lane that reads 16 bytes in one load has the same inputs of both groups. The memory is aligned to 16 bytes.
 
 namespace tandem::cuda {
 

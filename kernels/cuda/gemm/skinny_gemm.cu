@@ -55,10 +55,11 @@ __device__ __forceinline__ void WriteResult(const GemmParams& p, int row, int64_
 
 // ---- x of 16 bits, weights of the same type or codes: tensor cores ----
 
-constexpr int kTileColumns = 16;   // weight rows of a product
-constexpr int kLaneBytes = 16;     // of a weight row in one load
-constexpr int kStepBytes = 64;     // that the 4 lanes of a row load at once
-constexpr int kTurnSteps = 4;      // that a warp takes before the next warp's
+constexpr int kTileColumns = 16;  // weight rows of a product
+constexpr int kLaneBytes = 16;    // of a weight row in one load
+constexpr int kStepBytes = 64;    // that the 4 lanes of a row load at once
+constexpr int kTurnSteps = 4;     // that a warp takes before the next warp's
+constexpr int kTurnBytes = kTurnSteps * kStepBytes;
 constexpr int kLoadsInFlight = 8;  // of weights, per lane
 constexpr int kGroupInputs = 32;   // of which a lane has 8: two products
 constexpr int64_t kPrefetchBytes = 64 << 10;
@@ -69,8 +70,8 @@ constexpr bool kIsCode = sizeof(W) == 1;
 template <class W>
 constexpr int kStepInputs = kStepBytes / static_cast<int>(sizeof(W));
 template <class W>
-constexpr int kTurnInputs = kTurnSteps* kStepInputs<W>;
-// Codes take more registers, and half the bytes in flight are enough for both.
+constexpr int kTurnInputs = kTurnBytes / static_cast<int>(sizeof(W));
+// Codes take more registers, and two blocks have 64 KiB of loads under way.
 template <class W>
 constexpr int kBlocksPerSm = kIsCode<W> ? 2 : 3;
 
