@@ -69,7 +69,7 @@ using WeightsHashed = std::function<void(uint64_t hash)>;
 // used while others are still being packed. Before it returns, every tensor's name, dtype and shape
 // is checked against the config: NOT_FOUND and INVALID_ARGUMENT name the tensor with its actual and
 // expected properties. A later failure is logged and is the result of every request from then on.
-// UNIMPLEMENTED where the weights are asked for otherwise than they can be kept.
+// UNIMPLEMENTED for e4m3 codes that `weights_as` asks for in int8.
 // `packing` is used for packing only; forward passes use another instance of the same backend. It
 // and the checkpoint are released when all is packed. The store's destructor waits at most for the
 // group being packed. `device` must outlive the store.

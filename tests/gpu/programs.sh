@@ -9,8 +9,8 @@ LOADER=()
 PYTHON_LIBRARY_PATH=${LD_LIBRARY_PATH:-}
 # What links ops on every device, then what takes TANDEM_TEST_DEVICE, then what measures.
 OPS_TESTS=(device_extents_test device_sharing_test ops_test ops_attention_test
-  ops_attention_bits_test ops_attention_mass_test ops_coded_weights_test ops_kv_test ops_rows_test ops_sample_test
-  ops_validate_test)
+  ops_attention_bits_test ops_attention_mass_test ops_coded_weights_test ops_kv_test
+  ops_rows_test ops_sample_test ops_validate_test)
 DEVICE_TESTS=(kvstore_device_test model_device_test engine_device_test transport_conformance_test)
 BENCHES=(cuda_kernel_bench cuda_model_bench transfer_bench)
 PROGRAM_NAMES=("${OPS_TESTS[@]}" "${DEVICE_TESTS[@]}" "${BENCHES[@]}")

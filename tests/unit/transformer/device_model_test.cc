@@ -124,28 +124,36 @@ class DeviceModelTest : public testing::Test {
     for (const Golden& golden : GoldensOf(ReadGoldens("sample"))) prompts.push_back(golden.prompt);
     return prompts;
   }
-};
 
-// A prompt, whose products widen the weights, and tokens after it, whose products read the codes.
-TEST_F(DeviceModelTest, WeightsInInt8GiveTheLogitsOfTheCpu) {
-  const std::vector<int32_t> text = Prompts().back();
-  const std::vector<int32_t> prompt(text.begin(), text.begin() + 40);
-  for (const WeightsAs as : {WeightsAs::kInt8, WeightsAs::kInt8Layers}) {
-    SCOPED_TRACE(std::string(Name(as)));
-    const auto on_device = Load({.weights_as = as});
-    const auto on_cpu = Load({.device = "cpu", .weights_as = as});
+  // The logits after a prompt, and after each of as many decode steps, in which both take the CPU's token.
+  static void ExpectLogitsOfTheCpu(TestModelOptions options, int32_t prompt_tokens, int decodes) {
+    const std::vector<int32_t> text = Prompts().back();
+    const std::vector<int32_t> prompt(text.begin(), text.begin() + prompt_tokens);
+    options.directory = ShallowSample();
+    const auto on_device = ModelUnderTest::Load(options);
+    options.device = "cpu";
+    const auto on_cpu = ModelUnderTest::Load(options);
     TestSequence ours = on_device->NewSequence(prompt);
     TestSequence theirs = on_cpu->NewSequence(prompt);
-    std::vector<float> logits = on_device->Prefill(ours, 40);
-    std::vector<float> expected = on_cpu->Prefill(theirs, 40);
-    for (int i = 0; i < 3; ++i) {
+    std::vector<float> logits = on_device->Prefill(ours, prompt_tokens);
+    std::vector<float> expected = on_cpu->Prefill(theirs, prompt_tokens);
+    for (int i = 0;; ++i) {
       SCOPED_TRACE("after " + std::to_string(i) + " decode steps");
       ExpectClose(logits, {expected.begin(), expected.end()}, ToleranceOf(DType::kBF16));
+      if (i == decodes) return;
       const int32_t best = ArgMax(expected);
       for (TestSequence* sequence : {&ours, &theirs}) sequence->ids.push_back(best);
       logits = on_device->Step({}, {{&ours, 1}}).front();
       expected = on_cpu->Step({}, {{&theirs, 1}}).front();
     }
+  }
+};
+
+// A prompt, whose products widen the weights, and tokens after it, whose products read the codes.
+TEST_F(DeviceModelTest, WeightsInInt8GiveTheLogitsOfTheCpu) {
+  for (const WeightsAs as : {WeightsAs::kInt8, WeightsAs::kInt8Layers}) {
+    SCOPED_TRACE(std::string(Name(as)));
+    ExpectLogitsOfTheCpu({.weights_as = as, .kv_dtype = DType::kBF16}, 40, 2);
   }
 }
 
@@ -218,26 +226,7 @@ TEST_F(DeviceModelTest, WithFixedSplitsNoCompanyChangesATokensLogits) {
 }
 
 TEST_F(DeviceModelTest, KvIn8BitsIsThatOfTheCpu) {
-  const std::vector<int32_t> text = Prompts().back();
-  const std::vector<int32_t> prompt(text.begin(), text.begin() + 50);
-  const auto load = [](const std::string& device) {
-    return ModelUnderTest::Load(
-        {.directory = ShallowSample(), .device = device, .kv_dtype = DType::kF8E4M3});
-  };
-  const auto on_device = load(TestDevice());
-  const auto on_cpu = load("cpu");
-  TestSequence ours = on_device->NewSequence(prompt);
-  TestSequence theirs = on_cpu->NewSequence(prompt);
-  std::vector<float> logits = on_device->Prefill(ours, 50);
-  std::vector<float> expected = on_cpu->Prefill(theirs, 50);
-  for (int i = 0; i < 4; ++i) {
-    SCOPED_TRACE("after " + std::to_string(i) + " decode steps");
-    ExpectClose(logits, {expected.begin(), expected.end()}, ToleranceOf(DType::kBF16));
-    const int32_t best = ArgMax(expected);
-    for (TestSequence* sequence : {&ours, &theirs}) sequence->ids.push_back(best);
-    logits = on_device->Step({}, {{&ours, 1}}).front();
-    expected = on_cpu->Step({}, {{&theirs, 1}}).front();
-  }
+  ExpectLogitsOfTheCpu({.kv_dtype = DType::kF8E4M3}, 50, 3);
 }
 
 TEST_F(DeviceModelTest, ChunksOfAPromptGiveWhatTheWholeGives) {
