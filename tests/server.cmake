@@ -122,12 +122,16 @@ endif()
 find_program(TANDEM_PROMTOOL promtool)
 find_program(TANDEM_PROMETHEUS prometheus)
 if(TANDEM_PYTHON AND TANDEM_PROMTOOL AND TANDEM_PROMETHEUS)
+  set(environment "PROMTOOL=${TANDEM_PROMTOOL};PROMETHEUS=${TANDEM_PROMETHEUS};TANDEM=$<TARGET_FILE:tandem>;MODEL=${TANDEM_TEST_ROOT}/models/sample;PYTHONDONTWRITEBYTECODE=1")
   foreach(name rules_check scrape_check)
     add_test(NAME prometheus_${name}
              COMMAND ${TANDEM_PYTHON} ${CMAKE_SOURCE_DIR}/tests/prometheus/${name}.py)
     set_tests_properties(prometheus_${name} PROPERTIES LABELS "integration;server" TIMEOUT 300
-      ENVIRONMENT "PROMTOOL=${TANDEM_PROMTOOL};PROMETHEUS=${TANDEM_PROMETHEUS};TANDEM=$<TARGET_FILE:tandem>;MODEL=${TANDEM_TEST_ROOT}/models/sample;PYTHONDONTWRITEBYTECODE=1")
+                         ENVIRONMENT "${environment}")
   endforeach()
+  # Four minutes, in which most of the time is spent waiting for alerts.
+  tandem_long_test(prometheus_alerts_test COMMAND ${TANDEM_PYTHON} ${CMAKE_SOURCE_DIR}/tests/prometheus/alerts_test.py
+                   ENVIRONMENT "${environment}")
 else()
   message(STATUS "Prometheus: OFF, its tests are left out; tools/install_deps.sh prometheus installs it")
 endif()

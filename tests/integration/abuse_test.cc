@@ -38,6 +38,8 @@ using ::testing::StartsWith;
 // its limit allows, and for all else, of which gRPC may have 64 MiB and takes up to twice that.
 constexpr int64_t kConnectionKib = 32;
 constexpr int64_t kMemorySlackKib = 160 << 10;
+// By how much it may differ while a port has as many connections as its limit allows, however many come.
+constexpr int64_t kNoiseKib = 16 << 10;
 // How many times as long honest peers may take while the machine also runs the attack, and what it has
 // sent waits to be accepted before them.
 constexpr int kSlowdown = 60;
@@ -110,6 +112,14 @@ class AbuseTest : public testing::TestWithParam<Security> {
     }
   }
 
+  std::map<std::string, int64_t> MemoryKib() {
+    std::map<std::string, int64_t> memory;
+    for (const auto& [process, before] : before_) {
+      memory[process] = ResidentKib(fleet_->cluster().pid(process));
+    }
+    return memory;
+  }
+
   static HostilePeer ConnectTo(const AbusedPort& port) {
     if (!port.has_tls) return HostilePeer(port.port);
     return HostilePeer(port.port, port.peer, port.protocol == PortProtocol::kGrpc ? "h2" : "");
@@ -160,12 +170,21 @@ void AbuseTest::FloodWithHalfOpen(const AbusedPort& port, int connections) {
   const std::string beginning = Beginning(port);
   std::vector<HostilePeer> peers;
   std::vector<std::chrono::nanoseconds> times;
+  std::map<std::string, int64_t> with_half;
   for (int i = 1; i <= connections; ++i) {
     peers.emplace_back(port.port, 2 + i % kSources);
     // A server answers a whole TLS message, and waits for the rest of a part.
     if (i % 3 == 0) peers.back().Send(beginning.substr(0, beginning.size() / 2));
     if (i % 3 == 1) peers.back().Send(beginning);
     if (i % (connections / 5) == 0) times.push_back(fleet_->ServeHonestPeers());
+    if (i == connections / 2) with_half = MemoryKib();  // already more than the limit
+  }
+  for (const auto& [process, memory_kib] : MemoryKib()) {
+    const int64_t growth = memory_kib - with_half[process];
+    RecordProperty(fmt::format("growth of {} by the second half at {} in KiB", process, port.name),
+                   std::to_string(growth));
+    if (kIsSanitized) continue;  // freed memory stays with the sanitizer
+    EXPECT_LE(growth, kNoiseKib) << process;
   }
   std::ranges::nth_element(times, times.begin() + 2);
   EXPECT_LE(times[2], kSlowdown * undisturbed);
