@@ -69,8 +69,9 @@ def engine_round(options):
     """model_bench's own JSON: rates, bytes, FLOPs and the ceilings of the same moment."""
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
         run([os.path.join(options.bin, "model_bench"), "--model", options.model, "--weights", options.weights,
-             "--threads", str(options.threads), "--prefill", "512,2048", "--decode-batch", "1,8", "--depth",
-             f"{SHORT},2048", "--decode-steps", str(STEPS), "--repeats", "3", "--json", out.name])
+             "--device", options.device, "--threads", str(options.threads), "--prefill", "512,2048",
+             "--decode-batch", "1,8", "--depth", f"{SHORT},2048", "--decode-steps", str(STEPS), "--repeats", "3",
+             "--json", out.name])
         return json.load(open(out.name))
 
 
@@ -87,8 +88,8 @@ class Daemon:
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             [self.tandem, "up", "--model", self.options.model, "--prefill", "0", "--decode", "0", "--unified", "1",
-             "--prefix-cache", "off", "--threads", str(self.options.threads), "--weights", self.options.weights,
-             "--port", str(self.port)], stdout=self.log, stderr=self.log)
+             "--prefix-cache", "off", "--device", self.options.device, "--threads", str(self.options.threads),
+             "--weights", self.options.weights, "--port", str(self.port)], stdout=self.log, stderr=self.log)
         run([self.tandem, "status", "--server", self.server(), "--wait", "60"])
         return self
 
@@ -143,6 +144,7 @@ def main():
     parser.add_argument("--peer-bin", required=True)
     parser.add_argument("--bin", default="build/release/bin")
     parser.add_argument("--weights", default="stored", choices=("stored", "int8"), help="of Tandem")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cpu-bf16"), help="of Tandem")
     parser.add_argument("--peer-name", help="version of the peer, where it does not know its own")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
@@ -170,7 +172,7 @@ def main():
     version = run([os.path.join(options.bin, "tandem"), "version"]).strip()
     result = {"date": datetime.date.today().isoformat(), "cpu": cpu, "cores": os.cpu_count(),
               "kernel": platform.release(), "tandem": version, "threads": options.threads,
-              "weights": options.weights, "peer": options.peer_name or rounds[0]["peer"]["build"],
+              "device": options.device, "weights": options.weights, "peer": options.peer_name or rounds[0]["peer"]["build"],
               "command": " ".join(["bench/compare_peer.py"] + sys.argv[1:]), "summary": summary,
               "rounds": rounds}
     with open(options.out, "w") as out:

@@ -1,7 +1,6 @@
 // How fast one process computes a checkpoint, without the engine and without gRPC:
-//   model_bench --model DIR [--threads T] [--prefill 512,2048] [--decode-batch 1,8] [--depth
-//   0,2048]
-//               [--decode-steps 64] [--weights int8] [--kv-dtype bf16] [--chunk 512] [--repeats 3] [--json FILE]
+//   model_bench --model DIR [--device cpu|cpu-bf16] [--threads T] [--prefill 512,2048] [--decode-batch 1,8]
+//               [--depth 0,2048] [--decode-steps 64] [--weights int8] [--kv-dtype bf16] [--chunk 512] [--repeats 3] [--json FILE]
 // Prefill: one sequence from an empty context, in chunks of the engine's default budget, to the
 // first token. Decode: every batch at every depth, each sequence on KV of its own. Medians over the
 // repeats, which run turn by turn so that a disturbance does not fall on one case alone; the
@@ -27,6 +26,7 @@ using Json = nlohmann::json;
 
 struct Flags {
   std::string model;
+  std::string device = "cpu";
   std::string json_path;
   std::vector<int32_t> prefill = {512, 2048};
   std::vector<int32_t> batches = {1, 8};
@@ -43,6 +43,7 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   Flags flags;
   FlagParser parser;
   parser.Text("--model", flags.model);
+  parser.Text("--device", flags.device);
   parser.Text("--json", flags.json_path);
   parser.Counts("--prefill", flags.prefill, 1);
   parser.Counts("--decode-batch", flags.batches, 1);
@@ -108,6 +109,7 @@ absl::StatusOr<std::unique_ptr<ModelSession>> OpenSession(const Flags& flags,
     batch = std::max(batch, c.batch);
   }
   return ModelSession::Open({.directory = flags.model,
+                             .device = flags.device,
                              .num_threads = flags.threads,
                              .weights_as = flags.weights_as,
                              .kv_dtype = flags.kv_dtype,
@@ -198,6 +200,7 @@ absl::Status Run(const Flags& flags) {
                  {"weight_bytes", session->weight_bytes()},
                  {"weights", std::string(Name(flags.weights_as))},
                  {"kv_dtype", std::string(Name(flags.kv_dtype))},
+                 {"device", flags.device},
                  {"threads", flags.threads},
                  {"chunk_tokens", flags.chunk},
                  {"load_s", session->load_seconds()},

@@ -37,7 +37,8 @@ absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Open(const Options& 
   ModelSession& s = *session;
   s.options_ = options;
   ASSIGN_OR_RETURN(s.config_, LoadModelConfig(options.directory));
-  ASSIGN_OR_RETURN(Backend backend, OpenBackend("cpu", {.num_threads = options.num_threads}));
+  ASSIGN_OR_RETURN(Backend backend,
+                   OpenBackend(options.device, {.num_threads = options.num_threads}));
   s.device_ = std::move(backend.device);
   s.ops_ = std::make_unique<ProfilingOps>(std::move(backend.ops));
   ASSIGN_OR_RETURN(s.stream_, s.device_->NewStream());
@@ -46,7 +47,8 @@ absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Open(const Options& 
   {
     ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Open(options.directory));
     s.parameters_ = CountParameters(*checkpoint);
-    ASSIGN_OR_RETURN(Backend packing, OpenBackend("cpu", {.num_threads = options.num_threads}));
+    ASSIGN_OR_RETURN(Backend packing,
+                     OpenBackend(options.device, {.num_threads = options.num_threads}));
     ASSIGN_OR_RETURN(s.weights_,
                      LoadResidentWeights(s.config_, std::move(checkpoint), *s.device_,
                                          std::move(packing), options.weights_as, nullptr));

@@ -26,6 +26,7 @@ class ModelSession {
  public:
   struct Options {
     std::string directory;
+    std::string device = "cpu";  // or "cpu-bf16"
     int num_threads = 0;
     WeightsAs weights_as = WeightsAs::kStored;
     DType kv_dtype = DType::kBF16;

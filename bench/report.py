@@ -12,7 +12,7 @@ import sys
 
 from pages.faults import check_faults, faults, with_record
 from pages.gpu import GPU_RESULTS, check_gpu, gpu
-from pages.host import against_peer, codecs, daemon, int8_weights, kernels, kvstore, link_codecs, scheduler, simulator_speed, tokenizer
+from pages.host import against_peer, codecs, daemon, cheaper_products, kernels, kvstore, link_codecs, scheduler, simulator_speed, tokenizer
 from pages.http import http_cost, other_generators
 from pages.metrics import with_metrics
 from pages.overload import overload
@@ -41,8 +41,9 @@ def load(name):
     return json.loads(path.read_text()) if path.exists() else None
 
 
-SECTIONS = [("cpu_peer", against_peer), ("cpu_peer_avx2", against_peer), ("cpu_peer_int8", against_peer),
-            ("cpu_daemon", daemon), ("cpu_int8_weights", int8_weights), ("cpu_kernels", kernels),
+SECTIONS = [("cpu_peer", against_peer), ("cpu_peer_avx2", against_peer), ("cpu_peer_bf16", against_peer),
+            ("cpu_peer_int8", against_peer),
+            ("cpu_daemon", daemon), ("cpu_cheaper_products", cheaper_products), ("cpu_kernels", kernels),
             ("cpu_transfer", transfer), ("cpu_handoff", handoff), ("cpu_handoff_short", handoff_short),
             ("cpu_kvstore", kvstore), ("cpu_codecs", codecs), ("cpu_codecs_smollm2", codecs),
             ("cpu_link_codecs", link_codecs), ("cpu_kv_quality", kv_quality),

@@ -187,6 +187,16 @@ function(tandem_test name)
   endforeach()
 endfunction()
 
+# A test of this name that runs a program (and its arguments) on another device, as TANDEM_TEST_DEVICE names it.
+function(tandem_test_on name device)
+  cmake_parse_arguments(arg "" "TIMEOUT" "COMMAND" ${ARGN})
+  add_test(NAME ${name} COMMAND ${arg_COMMAND})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} ENVIRONMENT TANDEM_TEST_DEVICE=${device})
+  list(GET arg_COMMAND 0 program)
+  add_custom_target(${name} DEPENDS ${program})
+  tandem_room_test(${name})
+endfunction()
+
 # A source that several test programs name is compiled once, with the flags of the first of them.
 function(tandem_test_object source deps out)
   string(REGEX REPLACE "[^a-zA-Z0-9]" "_" name "test_object_${source}")

@@ -127,7 +127,7 @@ struct MemoryHandle {
 class Device {
  public:
   virtual ~Device() = default;
-  // "cpu", "cuda:0".
+  // "cpu", "cpu-bf16", "cuda:0".
   virtual std::string name() const = 0;
   // Whether the host may read and write what Allocate gives.
   virtual bool is_host() const = 0;

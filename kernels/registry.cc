@@ -16,6 +16,8 @@
 namespace tandem {
 namespace {
 
+constexpr std::string_view kRoundingCpu = "cpu-bf16";
+
 // Cores that this process may run on: a container or taskset may allow fewer than there are.
 int NumAllowedCores() {
   cpu_set_t allowed;
@@ -38,13 +40,15 @@ std::optional<int> CudaIndex(std::string_view name) {
 
 absl::StatusOr<Backend> OpenBackend(std::string_view name, const BackendOptions& options) {
   RETURN_IF_ERROR(CheckProcessor());  // a GPU's worker hashes and encodes on the host, too
-  if (name == "cpu") {
+  if (IsCpuName(name)) {
     if (options.num_threads < 0) {
       return InvalidArgument("num_threads={}: give 1 or more, or 0 for one per core",
                              options.num_threads);
     }
     const int num_threads = options.num_threads > 0 ? options.num_threads : NumAllowedCores();
-    return Backend{.device = NewCpuDevice(), .ops = std::make_unique<cpu::CpuOps>(num_threads)};
+    const auto compute = name == kRoundingCpu ? cpu::CpuCompute::kBF16 : cpu::CpuCompute::kF32;
+    return Backend{.device = NewCpuDevice(std::string(name)),
+                   .ops = std::make_unique<cpu::CpuOps>(num_threads, compute)};
   }
   if (const std::optional<int> index = CudaIndex(name)) return cuda::OpenBackend(*index, options);
   return NotFound("device {}: there is none of that name; choose one of {}", name,
@@ -52,10 +56,12 @@ absl::StatusOr<Backend> OpenBackend(std::string_view name, const BackendOptions&
 }
 
 std::vector<std::string> BackendNames() {
-  std::vector<std::string> names = {"cpu"};
+  std::vector<std::string> names = {"cpu", std::string(kRoundingCpu)};
   for (std::string& name : cuda::DeviceNames()) names.push_back(std::move(name));
   return names;
 }
+
+bool IsCpuName(std::string_view name) { return name == "cpu" || name == kRoundingCpu; }
 
 absl::Status GpuStatus() { return cuda::CheckDevice(0); }
 

@@ -16,6 +16,8 @@ foreach(name constrained_answer forced_output prompt_logprobs quantised_kv)
   tandem_test(${name}_test SOURCES unit/engine/${name}_test.cc IN engine_unit_tests TIMEOUT 300)
 endforeach()
 tandem_test(same_answer_test SOURCES unit/engine/same_answer_test.cc IN engine_unit_tests TIMEOUT 900)
+tandem_test_on(same_answer_bf16_test cpu-bf16 TIMEOUT 900
+               COMMAND engine_unit_tests --files=unit/engine/same_answer_test.cc)
 tandem_test(simulated_device_test
   SOURCES unit/engine/simulated_device_test.cc unit/engine/simulated_steps_test.cc
   IN engine_unit_tests)

@@ -18,6 +18,7 @@ tandem_test(model_device_test
   SOURCES ${MODEL_DEVICE_TEST}
   DEPS tandem_transformer nlohmann_json::nlohmann_json
   LABELS golden TIMEOUT 600)
+tandem_test_on(model_bf16_test cpu-bf16 TIMEOUT 600 COMMAND model_device_test)
 tandem_emulated_test(model_emulated_test
   SOURCES ${MODEL_DEVICE_TEST}
   DEPS tandem_transformer nlohmann_json::nlohmann_json

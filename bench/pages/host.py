@@ -16,6 +16,8 @@ def against_peer(result):
     ceilings = middle["ceilings"]
     peer = result.get("peer") or result["rounds"][0]["peer"]["build"]
     weights = "`--weights int8` and Q8_0" if result.get("weights") == "int8" else "bf16 weights"
+    if result.get("device") == "cpu-bf16":
+        weights += " with `--device cpu-bf16`"
     return f"""
 ## {weights} of {middle['parameters'] / 1e9:.2f} B parameters, beside llama.cpp {peer}
 
@@ -32,9 +34,9 @@ Of one round, per step, beside the ceilings of that round (DRAM read {ceilings['
 {table(['case', 'MB', 'GFLOP', 'GB/s', 'of DRAM read', 'GFLOP/s', 'of FMA'], shares)}"""
 
 
-def int8_weights(result):
+def cheaper_products(result):
     speed, quality = result["speed"], result["quality"]
-    ways = ("int8", "int8-layers")
+    ways = ("cpu-bf16", "int8", "int8-layers")
     rows = []
     for row in speed["rows"]:
         stored = row["stored"]["tokens_per_s"]
@@ -45,18 +47,19 @@ def int8_weights(result):
              f"{100 * quality['top_1_agreement'][way]:.2f}%"] for way in ("stored",) + ways]
     size, load = speed["weight_bytes"], speed["load_s"]
     return f"""
-## Weights of 8 bits
+## Activations of bf16, weights of 8 bits
 
-{result['cpu']}, {result['cores']} cores, {result['date']}; `--weights int8` and `int8-layers` ([weights.md](weights.md)) beside bf16 of a model of
+{result['cpu']}, {result['cores']} cores, {result['date']}; `--device cpu-bf16`, `--weights int8` and `int8-layers`
+([weights.md](weights.md)) beside neither, with weights of bf16, of a model of
 {speed['parameters'] / 1e9:.2f} B parameters, {result['rounds']} rounds in which all ran turn by turn, medians, tokens per second; in brackets
-beside bf16; then the share of the memory's own reads ({speed['dram_read_gbytes_per_s']:.1f} GB/s).
+beside neither; then the share of the memory's own reads ({speed['dram_read_gbytes_per_s']:.1f} GB/s).
 
-{table(['case', 'bf16'] + list(ways) + ['read, bf16'] + list(ways), rows)}
+{table(['case', 'neither'] + list(ways) + ['read, neither'] + list(ways), rows)}
 In memory the weights take {size['int8'] / 1e6:.0f} MB instead of {size['stored'] / 1e6:.0f}; loaded in {load['int8']:.2f} s instead of
 {load['stored']:.2f}. {quality['model']}, {quality['tokens']:,} tokens of these docs, and how many of the most probable tokens are those
-of bf16:
+of neither:
 
-{table(['weights', 'perplexity', 'same token'], kept)}
+{table(['way', 'perplexity', 'same token'], kept)}
 Command: `{result['command']}`
 """
 

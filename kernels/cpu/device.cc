@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/status.h"
@@ -73,7 +74,9 @@ class CpuStream final : public Stream {
 
 class CpuDevice final : public Device {
  public:
-  std::string name() const override { return "cpu"; }
+  explicit CpuDevice(std::string name) : name_(std::move(name)) {}
+
+  std::string name() const override { return name_; }
   bool is_host() const override { return true; }
   bool can_record_graphs() const override { return false; }
 
@@ -113,10 +116,15 @@ class CpuDevice final : public Device {
   absl::StatusOr<DeviceBuffer> OpenShared(const MemoryHandle& handle) override {
     return OpenSharedHostMemory(handle);
   }
+
+ private:
+  const std::string name_;
 };
 
 }  // namespace
 
-std::unique_ptr<Device> NewCpuDevice() { return std::make_unique<CpuDevice>(); }
+std::unique_ptr<Device> NewCpuDevice(std::string name) {
+  return std::make_unique<CpuDevice>(std::move(name));
+}
 
 }  // namespace tandem

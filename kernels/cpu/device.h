@@ -1,12 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "kernels/device.h"
 
 namespace tandem {
 
-// Host memory as a device; its streams run inline.
-std::unique_ptr<Device> NewCpuDevice();
+// Host memory as a device of this name; its streams run inline.
+std::unique_ptr<Device> NewCpuDevice(std::string name = "cpu");
 
 }  // namespace tandem

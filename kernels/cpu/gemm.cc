@@ -1,17 +1,21 @@
 #include <algorithm>
 #include <array>
+#include <type_traits>
 #include <utility>
 
 #include "hwy/aligned_allocator.h"
 #include "kernels/cpu/gemm_job.h"
 #include "kernels/cpu/ops_cpu.h"
+#include "kernels/cpu/processor.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/gemm.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/cpu/gemm_coded_pairs-inl.h"
 #include "kernels/cpu/gemm_codes-inl.h"
 #include "kernels/cpu/gemm_out-inl.h"
+#include "kernels/cpu/gemm_pairs-inl.h"
 #include "kernels/cpu/gemm_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,7 +27,9 @@ using TileFunction = void (*)(const TileArgs&);
 template <class W, int... kRowsLessOne>
 constexpr std::array<TileFunction, kTileRows> MakeTiles(
     std::integer_sequence<int, kRowsLessOne...>) {
-  if constexpr (W::kHasCodes) {
+  if constexpr (W::kHasCodes && W::kInputsPerWord == 2) {
+    return {&CodedPairsTile<W, kRowsLessOne + 1>...};
+  } else if constexpr (W::kHasCodes) {
     return {&CodesTile<W, kRowsLessOne + 1>...};
   } else {
     return {&Tile<W, kRowsLessOne + 1>...};
@@ -32,36 +38,49 @@ constexpr std::array<TileFunction, kTileRows> MakeTiles(
 template <class W>
 constexpr auto kTiles = MakeTiles<W>(std::make_integer_sequence<int, kTileRows>());
 
-// kRows rows, `stride` apart, num_inputs of each, to [input][row].
-template <int kRows>
+// kRows rows, `stride` apart, num_inputs of each, to [word][row].
+template <class Words, int kRows>
 void Interleave(const float* rows, int64_t stride, int64_t num_inputs, float* packed) {
   const F32 d;
-  const auto load = [&](int64_t row, int64_t i)
-                        HWY_ATTR { return hn::LoadU(d, rows + row * stride + i); };
-  int64_t i = 0;
-  for (; i + kLanes <= num_inputs; i += kLanes) {
-    float* to = packed + i * kRows;
-    if constexpr (kRows == 1) hn::StoreU(load(0, i), d, to);
-    if constexpr (kRows == 2) hn::StoreInterleaved2(load(0, i), load(1, i), d, to);
-    if constexpr (kRows == 3) hn::StoreInterleaved3(load(0, i), load(1, i), load(2, i), d, to);
+  const auto load = [&](int64_t row, int64_t word) HWY_ATTR {
+    return Words::Load(rows + row * stride + word * Words::kInputs);
+  };
+  int64_t word = 0;
+  for (; (word + kLanes) * Words::kInputs <= num_inputs; word += kLanes) {
+    float* to = packed + word * kRows;
+    if constexpr (kRows == 1) hn::StoreU(load(0, word), d, to);
+    if constexpr (kRows == 2) hn::StoreInterleaved2(load(0, word), load(1, word), d, to);
+    if constexpr (kRows == 3) {
+      hn::StoreInterleaved3(load(0, word), load(1, word), load(2, word), d, to);
+    }
     if constexpr (kRows == 4) {
-      hn::StoreInterleaved4(load(0, i), load(1, i), load(2, i), load(3, i), d, to);
+      hn::StoreInterleaved4(load(0, word), load(1, word), load(2, word), load(3, word), d, to);
     }
   }
-  for (; i < num_inputs; ++i) {
-    for (int64_t row = 0; row < kRows; ++row) packed[i * kRows + row] = rows[row * stride + i];
+  for (; word * Words::kInputs < num_inputs; ++word) {
+    const int64_t input = word * Words::kInputs;
+    for (int64_t row = 0; row < kRows; ++row) {
+      packed[word * kRows + row] = Words::LoadOne(rows + row * stride + input, num_inputs - input);
+    }
   }
+}
+
+template <class Words>
+void PackGroupAs(const TensorView& x, int64_t first_row, int64_t first_input, int64_t num_inputs,
+                 float* packed) {
+  static_assert(kGroupRows == 4);
+  constexpr decltype(&Interleave<Words, 1>) kByRows[] = {
+      Interleave<Words, 1>, Interleave<Words, 2>, Interleave<Words, 3>, Interleave<Words, 4>};
+  const int64_t num_rows = std::min<int64_t>(kGroupRows, x.rows() - first_row);
+  kByRows[num_rows - 1](x.Row<const float>(first_row) + first_input, x.row_stride, num_inputs,
+                        packed);
 }
 
 // The group of x that begins at first_row, num_inputs inputs of it.
 void PackGroup(const TensorView& x, int64_t first_row, int64_t first_input, int64_t num_inputs,
-               float* packed) {
-  static_assert(kGroupRows == 4);
-  constexpr decltype(&Interleave<1>) kByRows[] = {Interleave<1>, Interleave<2>, Interleave<3>,
-                                                  Interleave<4>};
-  const int64_t num_rows = std::min<int64_t>(kGroupRows, x.rows() - first_row);
-  kByRows[num_rows - 1](x.Row<const float>(first_row) + first_input, x.row_stride, num_inputs,
-                        packed);
+               bool has_pairs, float* packed) {
+  has_pairs ? PackGroupAs<RoundedPairs>(x, first_row, first_input, num_inputs, packed)
+            : PackGroupAs<FloatWords>(x, first_row, first_input, num_inputs, packed);
 }
 
 // One block of a panel as f32, [input][output].
@@ -108,14 +127,15 @@ void SetFetch(const std::byte* block, int64_t tile_index, int64_t num_tiles, Til
 // All rows of the job times one panel.
 template <class W>
 void MultiplyPanel(const GemmJob& job, int64_t panel, GemmScratch& scratch) {
-  const int64_t k = job.weight.k;
+  const int64_t k = (job.weight.k + W::kInputsPerWord - 1) / W::kInputsPerWord;
   const int64_t num_groups = (job.num_rows + kGroupRows - 1) / kGroupRows;
   const int64_t tile_groups = TileGroups(job.num_rows);
   const int64_t num_tiles = (num_groups + tile_groups - 1) / tile_groups;
   const bool widen = job.num_rows > kWideningRows && W::kWidens;
   const bool cached = widen || (num_tiles > 1 && !W::kWidens);
-  const auto& tiles = cached ? kTiles<CachedWeights> : kTiles<W>;
-  const std::byte* weights = job.weight.data + panel * PanelBytes(job.weight.format, k);
+  using Cached = std::conditional_t<W::kWidens, typename W::Widened, W>;
+  const auto& tiles = cached ? kTiles<InCache<Cached>> : kTiles<W>;
+  const std::byte* weights = job.weight.data + panel * PanelBytes(job.weight.format, job.weight.k);
 
   const int64_t block_inputs = InputsPerBlock(job.num_rows, k);
   for (int64_t input = 0; input < k; input += block_inputs) {
@@ -124,8 +144,11 @@ void MultiplyPanel(const GemmJob& job, int64_t panel, GemmScratch& scratch) {
     tile.first = input == 0;
     const std::byte* block = weights + input * W::kInputBytes;
     tile.weights = block;
+    tile.groups = block;
     if (widen) {
-      if constexpr (W::kHasCodes) {
+      if constexpr (W::kHasCodes && W::kInputsPerWord == 2) {
+        WidenToWords<W>(block, tile.num_inputs, scratch.weights);
+      } else if constexpr (W::kHasCodes) {
         WidenCodes<W>(block, tile.num_inputs, scratch.weights);
       } else {
         Widen<W>(block, tile.num_inputs, scratch.weights);
@@ -146,27 +169,40 @@ void MultiplyPanel(const GemmJob& job, int64_t panel, GemmScratch& scratch) {
   StoreSums(job, panel, scratch.sums);
 }
 
+template <class Pairs>
+void MultiplyPairs(const GemmJob& job, int64_t panel, GemmScratch& scratch) {
+  switch (job.weight.format.dtype()) {
+    case DType::kI8:
+      return MultiplyPanel<CodedPairs<Int8Weights, Pairs>>(job, panel, scratch);
+    case DType::kF8E4M3:
+      return MultiplyPanel<CodedPairs<F8Weights, Pairs>>(job, panel, scratch);
+    default:
+      return MultiplyPanel<Pairs>(job, panel, scratch);
+  }
+}
+
+void MultiplyFloats(const GemmJob& job, int64_t panel, GemmScratch& scratch) {
+  switch (job.weight.format.dtype()) {
+    case DType::kI8:
+      return MultiplyPanel<Int8Weights>(job, panel, scratch);
+    case DType::kF8E4M3:
+      return MultiplyPanel<F8Weights>(job, panel, scratch);
+    case DType::kBF16:
+      return MultiplyPanel<BF16Weights>(job, panel, scratch);
+    case DType::kF16:
+      return MultiplyPanel<F16Weights>(job, panel, scratch);
+    default:
+      return MultiplyPanel<F32Weights>(job, panel, scratch);
+  }
+}
+
 void MultiplyPanels(const GemmJob& job, int64_t first_panel, int64_t end_panel,
                     GemmScratch& scratch) {
-  for (int64_t panel = first_panel; panel < end_panel; ++panel) {
-    switch (job.weight.format.dtype()) {
-      case DType::kI8:
-        MultiplyPanel<Int8Weights>(job, panel, scratch);
-        break;
-      case DType::kF8E4M3:
-        MultiplyPanel<F8Weights>(job, panel, scratch);
-        break;
-      case DType::kBF16:
-        MultiplyPanel<BF16Weights>(job, panel, scratch);
-        break;
-      case DType::kF16:
-        MultiplyPanel<F16Weights>(job, panel, scratch);
-        break;
-      default:
-        MultiplyPanel<F32Weights>(job, panel, scratch);
-        break;
-    }
-  }
+  auto* multiply = job.has_pairs ? MultiplyPairs<BF16Pairs> : MultiplyFloats;
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86_64
+  if (job.has_pairs && HasBF16Dots()) multiply = MultiplyPairs<NativeBF16Pairs>;
+#endif
+  for (int64_t panel = first_panel; panel < end_panel; ++panel) multiply(job, panel, scratch);
 }
 
 }  // namespace tandem::cpu::HWY_NAMESPACE
@@ -199,19 +235,24 @@ class ActivationBuffer {
   int64_t capacity_ = 0;
 };
 
-// The order that GemmJob describes; a single row has it already.
-const float* PackRows(ThreadPool& pool, const TensorView& x, int64_t first_row, int64_t num_rows) {
+// The order that GemmJob describes; a single row of floats has it already.
+const float* PackRows(ThreadPool& pool, const TensorView& x, int64_t first_row, int64_t num_rows,
+                      bool has_pairs) {
   const int64_t k = x.shape[1];
-  if (num_rows == 1) return x.Row<const float>(first_row);
-  const int64_t block_inputs = InputsPerBlock(num_rows, k);
+  if (num_rows == 1 && !has_pairs) return x.Row<const float>(first_row);
+  const int64_t inputs_per_word = has_pairs ? 2 : 1;
+  const int64_t num_words = (k + inputs_per_word - 1) / inputs_per_word;
+  const int64_t block_words = InputsPerBlock(num_rows, num_words);
   thread_local ActivationBuffer buffer;
-  float* packed = buffer.Floats(num_rows * k);
+  float* packed = buffer.Floats(num_rows * num_words);
   const auto pack = [&](int64_t group, int) {
     const int64_t row = group * kGroupRows;
-    for (int64_t input = 0; input < k; input += block_inputs) {
-      const int64_t num_inputs = std::min(block_inputs, k - input);
-      float* to = packed + input * num_rows + row * num_inputs;
-      HWY_DYNAMIC_DISPATCH(PackGroup)(x, first_row + row, input, num_inputs, to);
+    for (int64_t word = 0; word < num_words; word += block_words) {
+      const int64_t words = std::min(block_words, num_words - word);
+      const int64_t input = word * inputs_per_word;
+      float* to = packed + word * num_rows + row * words;
+      HWY_DYNAMIC_DISPATCH(PackGroup)
+      (x, first_row + row, input, std::min(words * inputs_per_word, k - input), has_pairs, to);
     }
   };
   const int64_t num_groups = (num_rows + kGroupRows - 1) / kGroupRows;
@@ -238,10 +279,14 @@ void MultiplyBlock(ThreadPool& pool, const GemmJob& job) {
 absl::Status CpuOps::DoGemm(Stream&, const GemmArgs& args) {
   const int64_t num_rows = args.x.rows();
   if (num_rows == 0 || args.weight.n == 0) return absl::OkStatus();
+  const WeightFormat format = args.weight.format;
+  const bool has_pairs =
+      compute_ == CpuCompute::kBF16 && (format == DType::kBF16 || format.has_codes());
   const int64_t block_rows = RowsPerBlock(num_rows, args.weight.k);
   for (int64_t row = 0; row < num_rows; row += block_rows) {
     GemmJob job{ProductOfRows(args, row, std::min(block_rows, num_rows - row))};
-    job.x = PackRows(pool_, args.x, row, job.num_rows);
+    job.has_pairs = has_pairs;
+    job.x = PackRows(pool_, args.x, row, job.num_rows, has_pairs);
     MultiplyBlock(pool_, job);
   }
   return absl::OkStatus();

@@ -22,12 +22,15 @@ namespace hn = hwy::HWY_NAMESPACE;
 // What is common to weights that are codes.
 struct CodedWeights {
   static constexpr bool kHasCodes = true;
+  static constexpr int64_t kInputsPerWord = 1;
   static constexpr bool kWidens = true;
+  using Widened = F32Weights;
   static constexpr int kSinglePassRows = 2;  // scales take registers, too
   static constexpr int64_t kInputBytes = kCodeGroupBytes / kCodeGroupInputs;  // on average
   static_assert(kCodeGroupBytes % kCodeGroupInputs == 0);
   static_assert(kBlockInputs % kCodeGroupInputs == 0, "a block begins with a group");
 
+  static HWY_INLINE V MulAdd(V x, V weights, V sum) { return FusedMulAdd(x, weights, sum); }
   static HWY_INLINE auto Load(const std::byte* codes) {
     return hn::LoadU(hn::Rebind<int8_t, F32>(), reinterpret_cast<const int8_t*>(codes));
   }
@@ -97,7 +100,7 @@ void CodesTile(const TileArgs& args) {
       for (int64_t input = first; input < end; ++input) {
         V weights[kVectors];
         LoadWeights<W>(codes, scales, weights);
-        AddInput(groups, input, weights, sums);
+        AddInput<W>(groups, input, weights, sums);
         if (input % 2 == 0) {
           __builtin_prefetch(fetch, 0, 2);
           fetch += args.fetch_step;

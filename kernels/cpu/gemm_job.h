@@ -22,6 +22,8 @@ constexpr int64_t InputsPerBlock(int64_t num_rows, int64_t k) {
 
 // A block of activations times all panels of a weight.
 struct GemmJob : BlockProduct {
+  // Whether x is rounded to bf16: two inputs are one word of x then, and "input" below means such a word.
+  bool has_pairs = false;
   // In blocks of InputsPerBlock inputs, of these in groups of kGroupRows rows (the last may have
   // less), each [input][row]: a tile reads one stream.
   const float* x = nullptr;
@@ -34,8 +36,10 @@ struct alignas(64) GemmScratch {
 
 // Up to kTileRows rows times the inputs of one block times one panel.
 struct TileArgs {
-  const float* x = nullptr;            // the tile's first group
-  const std::byte* weights = nullptr;  // the panel at the block's first input
+  const float* x = nullptr;  // the tile's first group
+  const std::byte* weights =
+      nullptr;  // the panel at the block's first input, or what it was widened to
+  const std::byte* groups = nullptr;  // of codes: the panel there, also where it was widened
   int64_t num_inputs = 0;
   float* sums = nullptr;             // [row][kPanelOutputs]
   bool first = false;                // sums start at zero; else they go on where they were

@@ -54,15 +54,21 @@ HWY_INLINE V FusedMulAdd(V a, V b, V sum) {
 #endif
 }
 
+struct F32Weights;
+
 // What is common to weights that are floats of kElementBytes.
 template <int64_t kElementBytes>
 struct FloatWeights {
+  static constexpr int64_t kInputsPerWord = 1;  // a word of activations is an f32
   static constexpr bool kHasCodes = false;
   static constexpr bool kStreamed = true;
   static constexpr int kSinglePassRows = kGroupRows;  // 16 registers do not hold all sums of 4
   static constexpr bool kWidens = kElementBytes < 4;
-  static constexpr int64_t kBytes = kElementBytes;
-  static constexpr int64_t kInputBytes = kPanelOutputs * kElementBytes;  // of a panel, at one input
+  using Widened = F32Weights;
+  static constexpr int64_t kBytes =
+      kElementBytes;  // of an output at one input; of BF16Pairs, at one word
+  static constexpr int64_t kInputBytes = kPanelOutputs * kElementBytes;  // of a panel
+  static HWY_INLINE V MulAdd(V x, V weights, V sum) { return FusedMulAdd(x, weights, sum); }
 };
 
 // How stored weights become f32 vectors of kLanes outputs, at one input or at two. `at` points to
@@ -105,8 +111,10 @@ struct F32Weights : FloatWeights<4> {
   }
 };
 
-// A block that Widen wrote to the scratch memory, or of f32 weights that several tiles read: it is in L1 already.
-struct CachedWeights : F32Weights {
+// A block that is in L1 already: one that Widen wrote to the scratch memory, as F32Weights, or one that several
+// tiles read as it is.
+template <class W>
+struct InCache : W {
   static constexpr bool kStreamed = false;
   static constexpr int kSinglePassRows = 0;
 };
@@ -130,7 +138,7 @@ constexpr int RowsOfGroup(int rows, int group) {
 }
 
 // sums[row][v] += x[row][input] * weights[v], for the vectors of the tile.
-template <int kRows, int kVectors>
+template <class W, int kRows, int kVectors>
 HWY_INLINE void AddInput(const float* const (&groups)[kTileGroups], int64_t input,
                          const V (&weights)[kVectors], V (&sums)[kRows][kVectors]) {
   HWY_UNROLL(12)
@@ -139,7 +147,7 @@ HWY_INLINE void AddInput(const float* const (&groups)[kTileGroups], int64_t inpu
     const int width = RowsOfGroup(kRows, group);
     const V x = hn::Set(F32(), groups[group][input * width + row % kGroupRows]);
     HWY_UNROLL(4)
-    for (int v = 0; v < kVectors; ++v) sums[row][v] = FusedMulAdd(x, weights[v], sums[row][v]);
+    for (int v = 0; v < kVectors; ++v) sums[row][v] = W::MulAdd(x, weights[v], sums[row][v]);
   }
 }
 
@@ -187,8 +195,8 @@ void Tile(const TileArgs& args) {
         W::LoadPair(w + v * kLanes * W::kOutputStride, even[v], odd[v]);
       }
       FetchAhead<W>(w, fetch, args.fetch_step);
-      AddInput(groups, input, even, sums);
-      AddInput(groups, input + 1, odd, sums);
+      AddInput<W>(groups, input, even, sums);
+      AddInput<W>(groups, input + 1, odd, sums);
       w += 2 * kPanelOutputs * W::kBytes;
       fetch += args.fetch_step;
     }
@@ -197,7 +205,7 @@ void Tile(const TileArgs& args) {
       for (int v = 0; v < kVectors; ++v) {
         weights[v] = W::LoadOne(w + v * kLanes * W::kOutputStride);
       }
-      AddInput(groups, input, weights, sums);
+      AddInput<W>(groups, input, weights, sums);
     }
     StoreTileSums(args, output, sums);
   }

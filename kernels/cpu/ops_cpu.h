@@ -10,12 +10,18 @@
 
 namespace tandem::cpu {
 
+// What weights of bf16 and of 8 bits are multiplied by. A request is computed with one or the other from its prompt to its end.
+enum class CpuCompute : uint8_t {
+  kF32,   // activations as they are
+  kBF16,  // activations rounded to bf16; sums are f32. The same bits on every processor
+};
+
 // The CPU backend: each op runs to its end on the caller and the threads of the pool. It is both
 // what a machine without an accelerator serves with and what other backends are compared to. The members are
 // defined in the files of their ops.
 class CpuOps final : public Ops {
  public:
-  explicit CpuOps(int num_threads) : pool_(num_threads) {}
+  CpuOps(int num_threads, CpuCompute compute) : compute_(compute), pool_(num_threads) {}
 
   DType ActivationType(DType) const override { return DType::kF32; }
   // Scratch belongs to the threads that call and grows there.
@@ -49,6 +55,7 @@ class CpuOps final : public Ops {
   SamplePlan DoPlanSample(std::span<const SampleRow>, StepStaging&) override { return {}; }
   absl::Status DoSample(Stream& stream, const SampleArgs& args) override;
 
+  const CpuCompute compute_;
   ThreadPool pool_;
 };
 

@@ -13,4 +13,13 @@ absl::Status CheckProcessor() {
       hwy::TargetName(HWY_STATIC_TARGET));
 }
 
+bool HasBF16Dots() {
+#if HWY_ARCH_X86_64
+  static const bool has = __builtin_cpu_supports("avx512bf16") != 0;
+  return has;
+#else
+  return false;
+#endif
+}
+
 }  // namespace tandem

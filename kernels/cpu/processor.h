@@ -8,4 +8,7 @@ namespace tandem {
 // uses, as a quick build (TANDEM_QUICK) does: it would end with SIGILL.
 absl::Status CheckProcessor();
 
+// Whether this processor multiplies pairs of bf16 by one instruction (AVX512_BF16).
+bool HasBF16Dots();
+
 }  // namespace tandem

@@ -10,11 +10,11 @@
 namespace tandem {
 
 // What decides, besides the request, which tokens a worker generates. The kind of device counts
-// because sums on a GPU and on a CPU differ in the last bits.
+// because a GPU, a CPU and a CPU that rounds activations give other sums.
 struct Numerics {
   uint64_t model_fingerprint = 0;
   std::string kv_dtype;
-  std::string device_kind;  // "cpu", "cuda"
+  std::string device_kind;  // "cpu", "cpu-bf16", "cuda"
 
   friend bool operator==(const Numerics&, const Numerics&) = default;
 };

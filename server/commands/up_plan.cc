@@ -8,6 +8,7 @@
 #include "base/host_port.h"
 #include "base/status.h"
 #include "fmt/format.h"
+#include "kernels/registry.h"
 #include "server/assembly/model_name.h"
 #include "server/assembly/simulated_worker.h"
 
@@ -27,7 +28,7 @@ using Counts = std::vector<RoleCount>;
 // Workers that share one GPU have nothing to gain from handing KV over: unless it is asked for, one
 // unified worker has it alone.
 Counts CountWorkers(const UpFlags& flags) {
-  const bool on_cpu = flags.tuning.device == "cpu" || SimulatedFile(flags.tuning.device);
+  const bool on_cpu = IsCpuName(flags.tuning.device) || SimulatedFile(flags.tuning.device);
   return {{"prefill", flags.prefill.value_or(on_cpu ? 1 : 0)},
           {"decode", flags.decode.value_or(on_cpu ? 1 : 0)},
           {"unified", flags.unified}};
@@ -130,7 +131,7 @@ void ShareDevices(UpPlan& plan) {
   for (const PlannedWorker& worker : plan.workers) ++workers_on[DeviceOf(worker.flags)];
   for (PlannedWorker& worker : plan.workers) {
     const std::string device = DeviceOf(worker.flags);
-    if (device == "cpu" || SimulatedFile(device)) continue;
+    if (IsCpuName(device) || SimulatedFile(device)) continue;
     const double share = kDefaultDeviceMemoryFraction / workers_on[device];
     worker.flags.try_emplace("device-memory-fraction",
                              std::vector<std::string>{fmt::format("{}", share)});

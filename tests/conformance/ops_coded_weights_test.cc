@@ -2,6 +2,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -29,9 +30,10 @@ struct QuantisedWeight {
   DType dtype;
   int64_t n;
   int64_t k;
-  std::vector<std::byte> rows;   // row-major, as in a checkpoint
-  std::vector<float> floats;     // of the rows
-  std::vector<float> scales;     // of each element's group
+  std::vector<std::byte> rows;  // row-major, as in a checkpoint
+  std::vector<float> floats;    // of the rows
+  std::vector<float> scales;    // of each element's group
+  std::vector<float> codes;
   std::vector<float> quantised;  // scale times code
 };
 
@@ -63,6 +65,7 @@ class Int8WeightsTest : public OpsTest {
           const float code =
               scale == 0 ? 0 : std::clamp(std::nearbyint(group[i] * (1 / scale)), -127.f, 127.f);
           w.scales.push_back(scale);
+          w.codes.push_back(code + 0.0f);
           w.quantised.push_back((code + 0.0f) * scale);  // integers have no negative zero
         }
       }
@@ -108,7 +111,45 @@ class Int8WeightsTest : public OpsTest {
     return out.Download<float>();
   }
 
+  static bool RoundsActivations() { return GetParam().backend == "cpu-bf16"; }
+  static std::vector<float> AsMultiplied(std::vector<float> x) {
+    return RoundsActivations() ? Rounded(DType::kBF16, std::move(x)) : x;
+  }
+
+  // The product of `x` with a group of codes, of each pair the second first, and then with their scale.
+  static float AddGroup(const float* x, const float* codes, const float* quantised, int64_t count,
+                        float sum) {
+    float part = 0;
+    float scale = 0;
+    for (int64_t i = 0; i < (count + 1) / 2 * 2; ++i) {
+      const int64_t at = i ^ 1;
+      if (at == count) continue;
+      part = std::fma(x[at], codes[at], part);
+      if (codes[at] != 0) scale = quantised[at] / codes[at];
+    }
+    return std::fma(part, scale, sum);
+  }
+
+  static std::vector<float> ChainsOfPairs(const std::vector<float>& activations,
+                                          const QuantisedWeight& w) {
+    const std::vector<float> x = AsMultiplied(activations);
+    std::vector<float> out;
+    for (size_t row = 0; row < x.size(); row += static_cast<size_t>(w.k)) {
+      for (int64_t n = 0; n < w.n; ++n) {
+        float sum = 0;
+        for (int64_t k = 0; k < w.k; k += 32) {
+          const int64_t at = n * w.k + k;
+          sum = AddGroup(x.data() + row + k, w.codes.data() + at, w.quantised.data() + at,
+                         std::min<int64_t>(32, w.k - k), sum);
+        }
+        out.push_back(sum);
+      }
+    }
+    return out;
+  }
+
   static std::vector<float> Chains(const std::vector<float>& x, const QuantisedWeight& w) {
+    if (RoundsActivations()) return ChainsOfPairs(x, w);
     std::vector<float> out;
     for (size_t row = 0; row < x.size(); row += static_cast<size_t>(w.k)) {
       for (int64_t n = 0; n < w.n; ++n) {
@@ -157,8 +198,9 @@ class Int8WeightsTest : public OpsTest {
     }
   }
 
-  static std::vector<double> Sums(const std::vector<float>& x, const QuantisedWeight& w,
+  static std::vector<double> Sums(const std::vector<float>& activations, const QuantisedWeight& w,
                                   const std::vector<float>& bias) {
+    const std::vector<float> x = AsMultiplied(activations);
     std::vector<double> out;
     for (size_t row = 0; row < x.size(); row += static_cast<size_t>(w.k)) {
       for (int64_t n = 0; n < w.n; ++n) {
@@ -355,8 +397,14 @@ TEST_P(Int8WeightsTest, TakesLittleMoreThanAByteEach) {
   EXPECT_EQ(ops().PackedBytes(WeightFormat::Int8(), 64, 1024), 64 * 1024 * 34 / 32);
 }
 
-TANDEM_INSTANTIATE_OPS_TEST(Int8WeightsTest);
-TANDEM_INSTANTIATE_OPS_TEST_ON(Int8WeightsOnCpuTest, CpuOpsSetups());
+// Also on the CPU that rounds activations.
+std::vector<OpsSetup> Setups(std::vector<OpsSetup> setups) {
+  std::ranges::move(CpuOpsSetups("cpu-bf16"), std::back_inserter(setups));
+  return setups;
+}
+
+TANDEM_INSTANTIATE_OPS_TEST_ON(Int8WeightsTest, Setups(AllOpsSetups()));
+TANDEM_INSTANTIATE_OPS_TEST_ON(Int8WeightsOnCpuTest, Setups(CpuOpsSetups()));
 
 // Codes that are floats of 8 bits, as a checkpoint has them with their scales.
 class F8WeightsTest : public Int8WeightsTest {
@@ -375,6 +423,7 @@ class F8WeightsTest : public Int8WeightsTest {
       if (code % 128 == 127) code -= 1;
       w.rows.push_back(static_cast<std::byte>(code));
       const auto number = static_cast<float>(reference::Load(DType::kF8E4M3, w.rows.data(), i));
+      w.codes.push_back(number);
       w.quantised.push_back(number * w.scales[static_cast<size_t>(i / k * groups + i % k / 32)]);
     }
     return w;
@@ -457,7 +506,7 @@ TEST_P(F8WeightsTest, TakesNoFloatsAndNoCodesWithoutScales) {
   EXPECT_THAT(std::string(PackInto(NewPacked(8, 32), codes).message()), HasSubstr("scales"));
 }
 
-TANDEM_INSTANTIATE_OPS_TEST(F8WeightsTest);
+TANDEM_INSTANTIATE_OPS_TEST_ON(F8WeightsTest, Setups(AllOpsSetups()));
 
 }  // namespace
 }  // namespace tandem::ops_coded_weights_test

@@ -14,21 +14,23 @@ constexpr std::byte kGuard{0xA5};
 
 }  // namespace
 
-std::vector<OpsSetup> CpuOpsSetups() {
+std::vector<OpsSetup> CpuOpsSetups(const std::string& backend) {
+  std::string prefix = backend;
+  std::replace(prefix.begin(), prefix.end(), '-', '_');
   std::vector<OpsSetup> setups;
   const int64_t supported = hwy::SupportedTargets();
   for (int64_t target : {int64_t{HWY_AVX3}, int64_t{HWY_AVX2}, int64_t{HWY_NEON}}) {
     if ((supported & target) == 0) continue;
-    setups.push_back({"cpu", target, std::string("cpu_") + hwy::TargetName(target)});
+    setups.push_back({backend, target, prefix + "_" + hwy::TargetName(target)});
   }
-  setups.push_back({"cpu", HWY_SCALAR, "cpu_baseline"});
+  setups.push_back({backend, HWY_SCALAR, prefix + "_baseline"});
   return setups;
 }
 
 std::vector<OpsSetup> AllOpsSetups() {
   std::vector<OpsSetup> setups = CpuOpsSetups();
   for (const std::string& backend : BackendNames()) {
-    if (backend == "cpu") continue;
+    if (IsCpuName(backend)) continue;
     std::string name = backend;
     std::replace(name.begin(), name.end(), ':', '_');
     setups.push_back({backend, 0, name});

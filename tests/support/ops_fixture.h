@@ -18,13 +18,13 @@ struct OpsSetup {
   int64_t simd_target = 0;
   std::string name;  // "cpu_AVX2", "cuda_0"
 
-  bool on_cpu() const { return backend == "cpu"; }
+  bool on_cpu() const { return IsCpuName(backend); }
 };
 
 // Every backend of this machine; the CPU's once per target that was compiled and can run here.
 std::vector<OpsSetup> AllOpsSetups();
-// The CPU's alone.
-std::vector<OpsSetup> CpuOpsSetups();
+// The CPU's alone, under this one of its names.
+std::vector<OpsSetup> CpuOpsSetups(const std::string& backend = "cpu");
 
 // Memory of a device between two guards of known bytes: what a kernel writes beside its output
 // shows when the array is read back.

@@ -42,7 +42,7 @@ class CudaErrorsTest : public testing::Test {
 };
 
 TEST_F(CudaErrorsTest, ADeviceThatCanBeUsedIsListedAndOpens) {
-  EXPECT_THAT(BackendNames(), ElementsAre("cpu", "cuda:0"));
+  EXPECT_THAT(BackendNames(), ElementsAre("cpu", "cpu-bf16", "cuda:0"));
   EXPECT_TRUE(GpuStatus().ok()) << GpuStatus();
   for (const char* name : {"cuda", "cuda:0"}) {
     const auto backend = OpenBackend(name, {});

@@ -76,6 +76,12 @@ TEST_F(NumericsTest, AWorkerThatReturnsOnAnotherKindOfDeviceDoesNotContinue) {
   ExpectGivenUp(other, {"on cuda", "on cpu"});
 }
 
+TEST_F(NumericsTest, AWorkerThatReturnsAndRoundsActivationsDoesNotContinue) {
+  v1::RegisterRequest other = SecondLife("u0", kUnifiedRole);
+  other.set_device("cpu-bf16");
+  ExpectGivenUp(other, {"on cpu-bf16", "on cpu"});
+}
+
 TEST_F(NumericsTest, TheRequestWaitsForAWorkerWithTheSameNumerics) {
   LoseUnifiedHalfWay();
   v1::RegisterRequest other = SecondLife("u0", kUnifiedRole);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What weights of 8 bits change, with and without embedding and head, beside the same model with its weights as stored.
-Standard library only.
+"""What activations of bf16 change, and weights of 8 bits with and without embedding and head, beside the same model with its
+weights as stored. Standard library only.
 
-  bench/int8_weights.py --speed DIR --quality DIR [--bin build/release/bin] --out bench/results/cpu_int8_weights.json
+  bench/cheaper_products.py --speed DIR --quality DIR [--bin build/release/bin] --out bench/results/cpu_cheaper_products.json
 
 Speed: `model_bench` with each, turn by turn, medians of the rounds. Quality: log-probabilities of the tokens of this tree's docs, in
 windows that are each one prompt, asked of `tandem up` with `echo`: perplexity, and how often the most probable token is that of the stored
@@ -25,7 +25,9 @@ import urllib.request
 from live_predictions import cpu_name
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-WAYS = ("stored", "int8", "int8-layers")
+# Flags of each way.
+WAYS = {"stored": [], "cpu-bf16": ["--device", "cpu-bf16"], "int8": ["--weights", "int8"],
+        "int8-layers": ["--weights", "int8-layers"]}
 PORT, HTTP_PORT = 18290, 18291
 WINDOW_TOKENS = 1024
 START_SECONDS = 60
@@ -44,7 +46,7 @@ def speed(options):
         out = pathlib.Path(folder) / "run.json"
         for _ in range(options.rounds):
             for way in WAYS:
-                subprocess.run([options.bin / "model_bench", "--model", options.speed, "--weights", way, "--prefill", "512",
+                subprocess.run([options.bin / "model_bench", "--model", options.speed, *WAYS[way], "--prefill", "512",
                                 "--decode-batch", "1,8", "--depth", "0,1024", "--decode-steps", "32", "--repeats", "1",
                                 "--threads", str(os.cpu_count()), "--json", out], stdout=subprocess.DEVNULL, check=True)
                 runs[way].append(json.loads(out.read_text()))
@@ -67,7 +69,7 @@ def speed(options):
 
 @contextlib.contextmanager
 def service(options, way):
-    command = [options.bin / "tandem", "up", "--model", options.quality, "--weights", way, "--prefill", "0", "--decode", "0",
+    command = [options.bin / "tandem", "up", "--model", options.quality, *WAYS[way], "--prefill", "0", "--decode", "0",
                "--unified", "1", "--port", str(PORT), "--http-port", str(HTTP_PORT), "--log-level", "error"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -130,9 +132,9 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True)
     options = parser.parse_args()
     begin = time.monotonic()
-    result = {"bench": "int8_weights", "date": datetime.date.today().isoformat(), "cpu": cpu_name(), "cores": os.cpu_count(),
+    result = {"bench": "cheaper_products", "date": datetime.date.today().isoformat(), "cpu": cpu_name(), "cores": os.cpu_count(),
               "rounds": options.rounds, "speed": speed(options), "quality": quality(options),
-              "command": f"bench/int8_weights.py --speed {options.speed} --quality {options.quality} --rounds {options.rounds} "
+              "command": f"bench/cheaper_products.py --speed {options.speed} --quality {options.quality} --rounds {options.rounds} "
                          f"--windows {options.windows} --out {options.out}"}
     options.out.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
     print(f"{options.out}: {time.monotonic() - begin:.0f} s")
