@@ -89,7 +89,7 @@ TEST_F(CudaErrorsTest, NamesThatAreNotOfADevice) {
   for (const char* name : {"cuda:", "cuda:x", "cuda:-1", "cuda0", "gpu"}) {
     const absl::Status status = OpenBackend(name, {}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << name;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("cpu, cuda:0"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cpu, cpu-bf16, cuda:0"));
   }
 }
 
