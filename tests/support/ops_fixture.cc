@@ -75,12 +75,16 @@ void DeviceArray::DownloadBytes(std::span<std::byte> content) const {
   if (size_ > 0) std::memcpy(content.data(), all.data() + kGuardBytes, size_);
 }
 
-void OpsTest::SetUp() {
-  if (GetParam().on_cpu()) hwy::GetChosenTarget().Update(GetParam().simd_target);
-  UseThreads(3);
-}
+void OpsTest::SetUp() { UseThreads(3); }
 
-void OpsTest::TearDown() { hwy::GetChosenTarget().DeInit(); }
+void OpsTest::TearDown() {
+  if (GetParam().on_cpu()) {
+    const size_t used = hwy::GetChosenTarget().GetIndex();
+    hwy::GetChosenTarget().Update(GetParam().simd_target);
+    EXPECT_EQ(used, hwy::GetChosenTarget().GetIndex()) << "the test ran on another vector target";
+  }
+  hwy::GetChosenTarget().DeInit();
+}
 
 void OpsTest::UseThreads(int num_threads) { Use({.num_threads = num_threads}); }
 
@@ -91,6 +95,8 @@ void OpsTest::UseKernelsOf(int compute_capability) {
 void OpsTest::Use(const BackendOptions& options) {
   absl::StatusOr<Backend> backend = OpenBackend(GetParam().backend, options);
   ASSERT_TRUE(backend.ok()) << backend.status();
+  // Last, because whatever asks Highway for the processor's targets chooses the best of them again.
+  if (GetParam().on_cpu()) hwy::GetChosenTarget().Update(GetParam().simd_target);
   absl::StatusOr<std::unique_ptr<Stream>> stream = backend->device->NewStream();
   ASSERT_TRUE(stream.ok()) << stream.status();
   backends_.push_back(*std::move(backend));
