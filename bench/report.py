@@ -42,7 +42,7 @@ def load(name):
 
 
 SECTIONS = [("cpu_peer", against_peer), ("cpu_peer_avx2", against_peer), ("cpu_peer_bf16", against_peer),
-            ("cpu_peer_int8", against_peer),
+            ("cpu_peer_int8", against_peer), ("cpu_peer_int8_bf16", against_peer),
             ("cpu_daemon", daemon), ("cpu_cheaper_products", cheaper_products), ("cpu_kernels", kernels),
             ("cpu_transfer", transfer), ("cpu_handoff", handoff), ("cpu_handoff_short", handoff_short),
             ("cpu_kvstore", kvstore), ("cpu_codecs", codecs), ("cpu_codecs_smollm2", codecs),

@@ -130,7 +130,7 @@ if(TANDEM_PYTHON AND TANDEM_PROMTOOL AND TANDEM_PROMETHEUS)
                          ENVIRONMENT "${environment}")
   endforeach()
   # Four minutes, in which most of the time is spent waiting for alerts.
-  tandem_long_test(prometheus_alerts_test COMMAND ${TANDEM_PYTHON} ${CMAKE_SOURCE_DIR}/tests/prometheus/alerts_test.py
+  tandem_long_test(prometheus_alerts_check COMMAND ${TANDEM_PYTHON} ${CMAKE_SOURCE_DIR}/tests/prometheus/alerts_check.py
                    ENVIRONMENT "${environment}")
 else()
   message(STATUS "Prometheus: OFF, its tests are left out; tools/install_deps.sh prometheus installs it")

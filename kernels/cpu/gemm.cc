@@ -127,7 +127,7 @@ void SetFetch(const std::byte* block, int64_t tile_index, int64_t num_tiles, Til
 // All rows of the job times one panel.
 template <class W>
 void MultiplyPanel(const GemmJob& job, int64_t panel, GemmScratch& scratch) {
-  const int64_t k = (job.weight.k + W::kInputsPerWord - 1) / W::kInputsPerWord;
+  const int64_t k = (job.weight.k + W::kInputsPerWord - 1) / W::kInputsPerWord;  // in words of x
   const int64_t num_groups = (job.num_rows + kGroupRows - 1) / kGroupRows;
   const int64_t tile_groups = TileGroups(job.num_rows);
   const int64_t num_tiles = (num_groups + tile_groups - 1) / tile_groups;
