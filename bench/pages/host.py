@@ -52,7 +52,8 @@ def cheaper_products(result):
 {result['cpu']}, {result['cores']} cores, {result['date']}; `--device cpu-bf16`, `--weights int8` and `int8-layers`
 ([weights.md](weights.md)) beside neither, with weights of bf16, of a model of
 {speed['parameters'] / 1e9:.2f} B parameters, {result['rounds']} rounds in which all ran turn by turn, medians, tokens per second; in brackets
-beside neither; then the share of the memory's own reads ({speed['dram_read_gbytes_per_s']:.1f} GB/s).
+beside neither; then the share of the memory's own reads ({speed['dram_read_gbytes_per_s']:.1f} GB/s). Each run measured that
+ceiling for itself. It may change from run to run on a shared machine: compare these shares, rather than the rates, of steps near it.
 
 {table(['case', 'neither'] + list(ways) + ['read, neither'] + list(ways), rows)}
 In memory the weights take {size['int8'] / 1e6:.0f} MB instead of {size['stored'] / 1e6:.0f}; loaded in {load['int8']:.2f} s instead of

@@ -103,7 +103,7 @@ TEST(EmulatedDaemonTest, ADeviceThatIsNotThereIsAnErrorOfOneLine) {
   EXPECT_EQ(CountLines(seventh.output), 1) << seventh.output;
   const CommandResult unknown = Worker(binary, "--device gpu");
   EXPECT_NE(unknown.exit_status, 0);
-  EXPECT_THAT(unknown.output, AllOf(HasSubstr("device gpu"), HasSubstr("cpu, cuda:0")));
+  EXPECT_THAT(unknown.output, AllOf(HasSubstr("device gpu"), HasSubstr("cpu, cpu-bf16, cuda:0")));
   EXPECT_EQ(CountLines(unknown.output), 1) << unknown.output;
 }
 
@@ -213,13 +213,13 @@ TEST(EmulatedDaemonTest, WithoutADriverTheAnswerIsNotTheCpu) {
   EXPECT_THAT(worker.output, AllOf(HasSubstr("cuda:0"), HasSubstr("--device cpu")));
   EXPECT_EQ(CountLines(worker.output), 1) << worker.output;
   EXPECT_THAT(version,
-              AllOf(HasSubstr("devices: cpu\nno GPU: device cuda:0: "), HasSubstr("--device cpu")));
+              AllOf(HasSubstr("devices: cpu, cpu-bf16\nno GPU: device cuda:0: "), HasSubstr("--device cpu")));
 }
 
 TEST(EmulatedDaemonTest, VersionNamesTheDevices) {
   const CommandResult version = Ended(EmulatedDaemonBinary() + " version");
   EXPECT_EQ(version.exit_status, 0);
-  EXPECT_THAT(version.output, AllOf(HasSubstr("devices: cpu, cuda:0"), Not(HasSubstr("no GPU"))));
+  EXPECT_THAT(version.output, AllOf(HasSubstr("devices: cpu, cpu-bf16, cuda:0"), Not(HasSubstr("no GPU"))));
 }
 
 }  // namespace
