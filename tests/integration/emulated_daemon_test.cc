@@ -205,21 +205,22 @@ TEST(EmulatedDaemonTest, DemoOnADeviceThatIsNotThereEndsWithTheReason) {
 // The binary as it is built here, on a machine that may have no GPU.
 TEST(EmulatedDaemonTest, WithoutADriverTheAnswerIsNotTheCpu) {
   const std::string version = Ended(DaemonBinary() + " version").output;
-  if (version.find("devices: cpu, cuda") != std::string::npos) {
+  if (version.find("devices: cpu, cpu-bf16, cuda") != std::string::npos) {
     GTEST_SKIP() << "this machine has a GPU";
   }
   const CommandResult worker = Worker(DaemonBinary(), "--device cuda");
   EXPECT_NE(worker.exit_status, 0);
   EXPECT_THAT(worker.output, AllOf(HasSubstr("cuda:0"), HasSubstr("--device cpu")));
   EXPECT_EQ(CountLines(worker.output), 1) << worker.output;
-  EXPECT_THAT(version,
-              AllOf(HasSubstr("devices: cpu, cpu-bf16\nno GPU: device cuda:0: "), HasSubstr("--device cpu")));
+  EXPECT_THAT(version, AllOf(HasSubstr("devices: cpu, cpu-bf16\nno GPU: device cuda:0: "),
+                             HasSubstr("--device cpu")));
 }
 
 TEST(EmulatedDaemonTest, VersionNamesTheDevices) {
   const CommandResult version = Ended(EmulatedDaemonBinary() + " version");
   EXPECT_EQ(version.exit_status, 0);
-  EXPECT_THAT(version.output, AllOf(HasSubstr("devices: cpu, cpu-bf16, cuda:0"), Not(HasSubstr("no GPU"))));
+  EXPECT_THAT(version.output,
+              AllOf(HasSubstr("devices: cpu, cpu-bf16, cuda:0"), Not(HasSubstr("no GPU"))));
 }
 
 }  // namespace
