@@ -260,7 +260,7 @@ TEST_P(AbuseTest, LargeHttpRequestsAreRefusedUnread) {
     SCOPED_TRACE(port.name);
     const double refused = fleet_->Refused(port);
     HostilePeer headers = ConnectTo(port);
-    headers.Send(header + "X: " + megabyte);
+    headers.Send(fmt::format("{}X: {}", header, megabyte));
     EXPECT_THAT(headers.ReceiveAll(), StartsWith("HTTP/1.1 431"));
     HostilePeer length = ConnectTo(port);
     length.Send(header + "Content-Length: 1000000000000\r\n\r\n");
