@@ -12,7 +12,7 @@ import sys
 
 from pages.faults import check_faults, faults, with_record
 from pages.gpu import GPU_RESULTS, check_gpu, gpu
-from pages.host import against_peer, codecs, daemon, cheaper_products, kernels, kvstore, link_codecs, scheduler, simulator_speed, tokenizer
+from pages.host import against_peer, cheaper_products, codecs, daemon, kernels, kvstore, link_codecs, scheduler, simulator_speed, tokenizer
 from pages.http import http_cost, other_generators
 from pages.metrics import with_metrics
 from pages.overload import overload

@@ -1,5 +1,6 @@
 """Breaks running fleets in each way that an alert of deploy/prometheus is about, beneath a real Prometheus. The alert must
-fire, and no other but those that the same fault may cause. Of the rules, every duration is a sixtieth: a minute is a second."""
+fire, and no other but those that the same fault may cause. Every duration of the rules is divided by sixty: a minute is a second.
+Needs TANDEM, MODEL and PROMETHEUS in the environment; names of scenes as arguments let those alone run."""
 
 import contextlib
 import re
@@ -104,8 +105,8 @@ def slow_worker(stage):
 
 
 def busy_worker(stage):
-    """There are more requests than the router takes; and one output in five is 50 times as long as the others, which the
-    worker cannot know when it admits them."""
+    """There are more requests than the router takes; and some outputs end by themselves after 3 to 5 tokens, others after 240,
+    which the worker cannot know when it admits them."""
     short = [{"max_prompt_tokens": 64, "quantiles": [{"share": 0, "tokens": 3}, {"share": 1, "tokens": 5}]}]
     with stage.scene("--max-in-flight=60", output_lengths=short) as it:
         it.fleet.start_worker("unified-0", "unified", "--kv-tokens=2048")

@@ -16,7 +16,7 @@ def _end(connection):
 
 
 class BadWire:
-    """Passes what comes to `port` on to a port of this host, and back. Thread-safe. `close` ends all connections, and no more are taken."""
+    """Passes what comes to `port` on to a port of this host, and back. Thread-safe."""
 
     def __init__(self, target):
         self._target = ("127.0.0.1", target)
@@ -47,6 +47,7 @@ class BadWire:
         self._passes.clear()
 
     def close(self):
+        """Ends all connections, and takes no more."""
         _end(self._listener)
         with self._lock:
             for one in self._sockets:

@@ -62,7 +62,6 @@ def dashboard_queries():
 def check_rules(database):
     """Every alert has been evaluated without an error."""
     wanted = len(re.findall(r"- alert:", RULES.read_text()))
-
     assert len(database.rules()) == wanted, database.rules()
     until("rules", database.not_evaluated)
 
