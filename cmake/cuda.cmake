@@ -8,6 +8,10 @@ set(CMAKE_CUDA_COMPILER ${TANDEM_NVCC})
 # Each target names its own architectures; without a value CMake would ask the compiler's default.
 set(CMAKE_CUDA_ARCHITECTURES 90-real)
 enable_language(CUDA)
+# The module of CMake 3.25 asks for this target, although CUDA 13 has no library nvToolsExt.
+if(CMAKE_VERSION VERSION_LESS 3.26 AND NOT TARGET CUDA::nvToolsExt)
+  add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+endif()
 find_package(CUDAToolkit ${TANDEM_LEAST_CUDA} REQUIRED)
 # CMake 3.25 knows no flag for CUDA C++20, although nvcc has had it since 12.0.
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
