@@ -11,7 +11,8 @@ namespace tandem {
 // the salt, and the fingerprint of the model and of the layout of its KV. Prefix caches of workers
 // and routers that predict what these have cached compute them by these two functions.
 
-// The hash that the chain of `salt` begins with. fingerprint: KvLayout::Fingerprint.
+// The hash with which the chain of block hashes begins for prompts with the cache salt `salt`.
+// fingerprint: KvLayout::Fingerprint.
 uint64_t PrefixRootHash(uint64_t fingerprint, std::string_view salt);
 
 // Appends the hashes of those full blocks of `tokens` that `hashes` does not have yet. `hashes` has

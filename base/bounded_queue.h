@@ -13,9 +13,9 @@
 
 namespace tandem {
 
-// Many producers, one consumer, at most `capacity` messages: the inbox of a thread.
-// Thread-safe. A full queue refuses (the caller answers RESOURCE_EXHAUSTED); it never blocks a
-// producer.
+// A queue of many producers and one consumer that holds at most `capacity` messages: the inbox of a
+// thread. Thread-safe. A full queue refuses (the caller answers RESOURCE_EXHAUSTED); it never
+// blocks a producer.
 template <typename T>
 class BoundedQueue {
  public:
@@ -29,8 +29,9 @@ class BoundedQueue {
     return true;
   }
 
-  // Ignores the capacity. For messages that free resources (cancel, release, completion): they must
-  // not be lost to overload, and their number is bounded by what was admitted. False when closed.
+  // Adds a message whatever the capacity is. For messages that free resources (cancel, release,
+  // completion): they must not be lost to overload, and their number is bounded by what was
+  // admitted. False when the queue is closed.
   bool PushAlways(T&& item) {
     absl::MutexLock lock(&mutex_);
     if (closed_) return false;
@@ -56,7 +57,8 @@ class BoundedQueue {
     return TakeAll();
   }
 
-  // Later pushes are refused; messages that are queued already can still be drained.
+  // Closes the queue: later pushes are refused; messages that are queued already can still be
+  // drained.
   void Close() {
     absl::MutexLock lock(&mutex_);
     closed_ = true;

@@ -16,11 +16,12 @@ enum class DType : uint8_t {
   kI32,
   kI64,
   kF8E4M3,
-  // For KV only: K and V as integers of so many bits with scales (base/kv_row.h).
+  // Types of KV only: K and V as integers of the numbers of bits in the name, with scales
+  // (base/kv_row.h).
   kK8V8,
   kK6V5,
   kK4V3,
-  kI8,  // codes of weights in a checkpoint
+  kI8,  // quantised weights of a checkpoint
 };
 
 constexpr bool IsQuantisedKv(DType dtype) {
@@ -49,7 +50,7 @@ constexpr int64_t SizeOf(DType dtype) {
   TANDEM_CHECK(false, "elements of quantised KV have no size of their own");
 }
 
-// "f32", "f16", "bf16", "i32", "i64", "f8e4m3", "k8v8", "k6v5", "k4v3", "i8".
+// The name of a type: "f32", "f16", "bf16", "i32", "i64", "f8e4m3", "k8v8", "k6v5", "k4v3", "i8".
 constexpr std::string_view Name(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -90,8 +91,8 @@ constexpr bool Widens(DType from, DType to) {
   }
 }
 
-// Whether KV of type `from` can be rounded to `to`: its values change, as those of every token do that
-// is written into a pool of that type.
+// Whether KV of type `from` can be rounded to the quantised type `to`. This changes its values in
+// the same way as storing newly computed KV in a pool of that type does.
 constexpr bool Quantises(DType from, DType to) {
   return IsQuantisedKv(to) && (from == DType::kF32 || from == DType::kF16 || from == DType::kBF16);
 }

@@ -9,9 +9,9 @@ namespace tandem {
 enum class FinishReason : uint8_t {
   kNone,       // it goes on, or it failed and the status says why
   kStop,       // a stop token (EOS among them); it is the last token that was emitted
-  kLength,     // max_tokens
+  kLength,     // max_tokens is reached
   kHandedOff,  // prefill worker: the decode worker acknowledged the KV
-  kEnded,      // by EndChoice
+  kEnded,      // a call of EndChoice ended it
 };
 
 // Whether output number `count`, which is `token`, ends a choice: kStop, kLength or kNone. A stop

@@ -14,19 +14,20 @@
 
 namespace tandem {
 
-// One observed value, and the name of what it was observed of. An empty id: there is none.
+// One observed value, with the id of what it was observed of. An empty id means that there is no
+// exemplar.
 struct Exemplar {
   std::string id;
   double value = 0;
   TimePoint when;
 };
 
-// What a histogram held at one moment.
+// A snapshot of a histogram.
 struct HistogramState {
-  std::vector<double> bounds;    // upper ends of the buckets but the last, rising
-  std::vector<uint64_t> counts;  // of each bucket alone; one more than bounds
-  std::vector<Exemplar> latest;  // of each bucket
-  double sum = 0;                // of all values
+  std::vector<double> bounds;    // upper ends of all buckets but the last, rising
+  std::vector<uint64_t> counts;  // values in each bucket, not cumulative; one more than bounds
+  std::vector<Exemplar> latest;  // the latest exemplar of each bucket
+  double sum = 0;                // the sum of all observed values
 };
 
 // Counts values by the bucket that they fall into: bucket i takes values above bounds[i - 1] up to and
@@ -34,7 +35,7 @@ struct HistogramState {
 // an exemplar takes one that is held for the copy of a short text.
 class Histogram {
  public:
-  // `bounds` may come in any order and have duplicates.
+  // `bounds` are the upper ends of the buckets; they may come in any order and have duplicates.
   explicit Histogram(std::vector<double> bounds);
 
   // Counts the value `times` times.

@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// Builds the document. Every handler returns whether parsing goes on.
+// Builds the document from the events of the parser. Every handler returns whether parsing goes on.
 class Builder final : public nlohmann::json_sax<OrderedJson> {
  public:
   explicit Builder(const JsonBounds& bounds) : bounds_(bounds) {}
@@ -47,7 +47,8 @@ class Builder final : public nlohmann::json_sax<OrderedJson> {
   bool parse_error(size_t position, const std::string&,
                    const nlohmann::detail::exception& error) override {
     constexpr int kOutOfRange = 406;
-    // The parser counts the byte that it failed at.
+    // The parser's position counts the byte that it failed at, so the offset of that byte is one
+    // less.
     return Fail({.kind = error.id == kOutOfRange ? JsonFault::Kind::kNumberTooLarge
                                                  : JsonFault::Kind::kSyntax,
                  .position = position == 0 ? 0 : position - 1,
@@ -58,9 +59,9 @@ class Builder final : public nlohmann::json_sax<OrderedJson> {
   // An array or object that is not complete yet.
   struct Level {
     OrderedJson* value;
-    std::string name;                                // of the object's next field
-    size_t index = 0;                                // of that field among its fields
-    absl::flat_hash_map<std::string, size_t> names;  // of its fields
+    std::string name;                                // the name of the object's next field
+    size_t index = 0;                                // the place of the next field in the object
+    absl::flat_hash_map<std::string, size_t> names;  // the place of each field by its name
   };
 
   bool Fail(JsonFault fault) {
@@ -68,7 +69,8 @@ class Builder final : public nlohmann::json_sax<OrderedJson> {
     return false;
   }
 
-  // Elements stay where they are while they are open: nothing is added beside an open one.
+  // Adds `value` to the innermost container that is open. The pointer to its place stays valid as
+  // long as the value is open, because nothing is added beside an open container.
   OrderedJson* Place(OrderedJson value) {
     if (levels_.empty()) return &(root_ = std::move(value));
     Level& level = levels_.back();

@@ -12,11 +12,11 @@ namespace tandem {
 // (docs/hand_off.md#quality-classes). Only kExact keeps answers the same wherever a prompt is computed.
 // kTiny means that KV is evicted as well (base/token_eviction.h).
 enum class KvQuality : uint8_t {
-  kExact,       // nothing
+  kExact,       // loses nothing
   kNearStrict,  // K and V in 8 bits
   kNear,        // K in 6 bits, V in 5
   kCompact,     // K in 4 bits, V in 3
-  kTiny,        // as kCompact, of the tokens that attention needs most
+  kTiny,        // as kCompact, and only of the tokens that attention needs most
 };
 
 inline constexpr std::array<std::string_view, 5> kKvQualityNames = {"exact", "near-strict", "near",

@@ -29,7 +29,7 @@ constexpr bool IsKvType(DType dtype) {
   return dtype != DType::kI32 && dtype != DType::kI64 && dtype != DType::kI8;
 }
 
-// Bits of an integer of a quantised type; 0 of other types.
+// The bits of an integer of a quantised type; 0 for other types.
 constexpr int32_t KvBits(DType dtype, KvSide side) {
   const bool keys = side == KvSide::kKeys;
   switch (dtype) {
@@ -44,16 +44,17 @@ constexpr int32_t KvBits(DType dtype, KvSide side) {
   }
 }
 
-// A group of 64 channels: its integers and its scale.
+// The bytes of a group of 64 channels: its integers and its scale.
 constexpr int64_t KvGroupBytes(int32_t bits) { return bits * (kKvGroupChannels / 8) + 2; }
 
-// head_dim is a multiple of kKvGroupChannels when the type is quantised.
+// The bytes of the K or the V of one token in one KV head. head_dim is a multiple of
+// kKvGroupChannels when the type is quantised.
 constexpr int64_t KvRowBytes(DType dtype, KvSide side, int64_t head_dim) {
   if (!IsQuantisedKv(dtype)) return head_dim * SizeOf(dtype);
   return head_dim / kKvGroupChannels * KvGroupBytes(KvBits(dtype, side));
 }
 
-// K and V of one token in one head.
+// The bytes of K and V of one token in one KV head.
 constexpr int64_t KvHeadBytes(DType dtype, int64_t head_dim) {
   return KvRowBytes(dtype, KvSide::kKeys, head_dim) + KvRowBytes(dtype, KvSide::kValues, head_dim);
 }

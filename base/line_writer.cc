@@ -16,7 +16,7 @@ namespace tandem {
 namespace {
 
 constexpr std::chrono::milliseconds kPatience(100);
-// Where poll says that a pipe takes something, it takes as much as this without blocking.
+// When poll reports that a pipe is writable, it takes this many bytes without blocking.
 constexpr size_t kAtomicBytes = 4096;
 
 bool AwaitWritable(int fd, std::chrono::milliseconds timeout) {

@@ -28,26 +28,26 @@ class LineWriter {
   // sentence in parentheses.
   using Note = std::string (*)(uint64_t missing);
   void SetNote(Note note) ABSL_LOCKS_EXCLUDED(mutex_);
-  // `line` ends with its line feed.
+  // Writes or drops `line`, which ends with a line feed.
   void Write(std::string_view line) ABSL_LOCKS_EXCLUDED(mutex_);
   uint64_t dropped() const { return dropped_; }
 
  private:
   bool Send(std::string_view text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // As write(2), but EAGAIN in place of a wait.
+  // As write(2), but fails with EAGAIN instead of waiting.
   ssize_t SendPart(std::string_view text) const;
 
   enum class Kind : uint8_t { kNonBlocking, kSocket, kBlocking };
 
-  UniqueFd own_;  // the second descriptor; not valid() where there is none
+  UniqueFd own_;  // the second opening of a pipe or terminal; not valid() where there is none
   int fd_;
   Kind kind_;
   std::atomic<uint64_t> dropped_ = 0;
   absl::Mutex mutex_;  // held across a write, which waits for at most 100 ms
   Note note_ ABSL_GUARDED_BY(mutex_);
-  uint64_t unreported_ ABSL_GUARDED_BY(mutex_) = 0;  // dropped since the last note
+  uint64_t unreported_ ABSL_GUARDED_BY(mutex_) = 0;  // lines dropped since the last note
   bool stalled_ ABSL_GUARDED_BY(mutex_) = false;     // the last line was dropped
-  bool in_line_ ABSL_GUARDED_BY(mutex_) = false;     // only a part of it was written
+  bool in_line_ ABSL_GUARDED_BY(mutex_) = false;     // the last line was written only in part
 };
 
 }  // namespace tandem

@@ -38,7 +38,7 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return spdlog::level::critical;
 }
 
-// Never destroyed: threads may log until the process has ended.
+// The writer of the log. Never destroyed: threads may log until the process has ended.
 LineWriter& Stderr() {
   static LineWriter& writer = *new LineWriter(STDERR_FILENO);
   return writer;
@@ -58,7 +58,7 @@ std::atomic<LogFormat> format_of_lines = LogFormat::kText;
 
 bool IsJson() { return format_of_lines == LogFormat::kJson; }
 
-// 2026-11-29T13:37:41.123456Z
+// The current time in UTC, as in 2026-11-29T13:37:41.123456Z.
 std::string TimeText() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto us = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
@@ -104,7 +104,7 @@ std::string LineOf(LogLevel level, fmt::string_view format, fmt::format_args arg
   return IsJson() ? JsonLine(level, record) : std::move(record.text);
 }
 
-// In place of LineWriter's own words where every line has to be JSON.
+// The note about missing lines as a line of JSON, for logs in which every line has to be JSON.
 std::string JsonNote(uint64_t missing) {
   const LogRecord record{
       .text = {},

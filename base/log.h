@@ -49,10 +49,11 @@ void LogError(fmt::format_string<Args...> format, Args&&... args) {
   Log<Args...>(LogLevel::kError, format, std::forward<Args>(args)...);
 }
 
-// What is no log line but goes to stderr as well, in the same manner. `line` ends with a line feed.
+// Writes a line to stderr that is not a log line. Like a log line, it is dropped when nobody reads
+// stderr. `line` ends with a line feed.
 void WriteToStderr(std::string_view line);
 
-// Lines that could not be written to stderr since the start.
+// The number of lines that could not be written to stderr since the start.
 uint64_t LogLinesDropped();
 
 }  // namespace tandem

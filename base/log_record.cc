@@ -14,12 +14,12 @@
 namespace tandem {
 namespace {
 
-// A piece of a format: a character that stands for itself, or a value that was filled in.
+// A piece of a formatted log line: a character of the format itself, or the text of an argument.
 struct Piece {
   char literal = 0;
   std::optional<std::string> value;
   bool is_number = false;
-  bool is_missing = false;  // an empty text or NaN
+  bool is_missing = false;  // the argument is an empty text or NaN
 
   bool Is(char c) const { return !value && literal == c; }
 };
@@ -27,7 +27,7 @@ struct Piece {
 // The largest integer that every reader of JSON keeps exactly: 2^53.
 constexpr uint64_t kMostExact = uint64_t{1} << 53;
 
-// What is to be known of a value besides its text.
+// What is to be known of an argument besides its text.
 struct ValueKind {
   bool is_number = false;
   bool is_missing = false;
@@ -51,12 +51,14 @@ ValueKind KindOf(const T& value) {
   }
 }
 
-// Hexadecimal and the like are texts, even where all digits are decimal.
+// Whether a format specification prints a decimal number. Hexadecimal and the like count as texts,
+// even where all digits are decimal.
 bool IsDecimal(std::string_view spec) {
   return spec.empty() || std::string_view("xXobBc").find(spec.back()) == std::string_view::npos;
 }
 
-// A number as JSON has it: no leading zeros or signs, digits on both sides of the point.
+// Whether `text` is a number as JSON has it (no leading zeros, no plus sign, digits on both sides
+// of the point), or a truth value.
 bool IsJsonNumber(std::string_view text) {
   if (text == "true" || text == "false") return true;
   if (text.starts_with('-')) text.remove_prefix(1);
@@ -67,7 +69,8 @@ bool IsJsonNumber(std::string_view text) {
   return text.back() >= '0' && text.back() <= '9' && text[whole + 1] != 'e';
 }
 
-// Takes a format apart. Nothing where it has what the log's formats have not: names or nested braces.
+// Splits a format into pieces and fills in the arguments. Nothing where the format has what formats
+// of the log do not: names of arguments or nested braces.
 std::optional<std::vector<Piece>> Split(std::string_view format, fmt::format_args args) {
   std::vector<Piece> pieces;
   int next = 0;
@@ -121,7 +124,8 @@ class Assembler {
       if (begins_word && TakeField()) continue;
       const Piece& piece = pieces_[at_++];
       Append(piece, record_.text);
-      // A field takes the space behind it along, where there is one before it or it comes first.
+      // The message leaves out the space behind a field when there is a space before the field too,
+      // or when the field comes first.
       const bool is_left_behind = std::exchange(after_field_, false) && piece.Is(' ') &&
                                   (record_.message.empty() || record_.message.back() == ' ');
       if (!is_left_behind) Append(piece, record_.message);
@@ -131,7 +135,7 @@ class Assembler {
   }
 
  private:
-  // False, and nothing done, where no field begins here.
+  // Reads the field that begins at at_. False, without any change, where none begins there.
   bool TakeField() {
     size_t end = at_;
     std::string key;
@@ -154,7 +158,7 @@ class Assembler {
       --last;
     }
     if (!is_quoted && last == begin + 1 && pieces_[begin].is_missing) {
-      // The space before it goes as well.
+      // A missing value leaves its field out of the text, and the space before the field as well.
       if (record_.text.ends_with(' ')) record_.text.pop_back();
       return;
     }

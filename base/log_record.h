@@ -22,13 +22,13 @@ struct LogRecord {
   std::vector<LogField> fields;
 };
 
-// Fills in a line's format. Fields are found in the format, which is part of the program, and never in
-// what is filled in: `key={}` and `key="{}"` at the beginning or after a space begin a field, which ends
-// at the next space, or quotation mark, of the format. A field without a value, an empty text or NaN that
-// is not quoted, is left out of the text, too.
+// Fills in a line's format. Fields are found in the format, which is part of the program, and never
+// in what is filled in: `key={}` and `key="{}"` at the beginning or after a space begin a field,
+// which ends at the next space, or quotation mark, of the format. A field whose value is an empty
+// text or NaN without quotation marks is left out of the text, too.
 LogRecord ToLogRecord(fmt::string_view format, fmt::format_args args);
 
-// What a line of JSON says besides its record.
+// What a log line in JSON has besides its LogRecord.
 struct LogOrigin {
   std::string time;  // RFC 3339
   std::string_view level;

@@ -14,7 +14,7 @@ namespace tandem {
 enum class LogFormat : uint8_t { kText, kJson };
 
 struct LogSetup {
-  std::string level = "info";   // as for SetUpLogging
+  std::string level = "info";   // as for SetUpLogging of base/log.h
   std::string format = "text";  // or "json"
 };
 
@@ -28,7 +28,8 @@ void LogAlways(fmt::format_string<Args...> format, Args&&... args) {
   WriteLogAlways(format, fmt::make_format_args(args...));
 }
 
-// Why the process ends or did not start, whatever the level is: "error: ..." or a JSON object.
+// Writes why the process ends or did not start, whatever the level of the log is: as "error: ..."
+// or as a JSON object.
 void WriteErrorLine(std::string_view error);
 
 }  // namespace tandem

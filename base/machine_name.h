@@ -7,7 +7,8 @@
 
 namespace tandem {
 
-// The processor of this machine and the number of its cores, as measurements name it.
+// The processor of this machine and the number of its cores, as reports of measurements name the
+// machine.
 inline std::string MachineName() {
   std::ifstream file("/proc/cpuinfo");
   int cores = 0;

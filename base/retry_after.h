@@ -14,11 +14,12 @@ namespace tandem {
 // The upper bound of a retry-after; a longer value from a peer is ignored.
 inline constexpr std::chrono::hours kMaxRetryAfter{24};
 
-// `after` is clamped to [0, kMaxRetryAfter].
+// Attaches the retry-after `after`, clamped to [0, kMaxRetryAfter], to `status`.
 void SetRetryAfter(absl::Status& status, std::chrono::milliseconds after);
 std::optional<std::chrono::milliseconds> RetryAfter(const absl::Status& status);
 
-// Parses the metadata. Accepts any bytes; empty unless `text` is a number of milliseconds in range.
+// Parses the metadata "retry-after-ms". Accepts any bytes; empty unless `text` is a number of
+// milliseconds in range.
 std::optional<std::chrono::milliseconds> ParseRetryAfter(std::string_view text);
 
 }  // namespace tandem

@@ -12,7 +12,7 @@ constexpr int kRounds = 10;
 }  // namespace
 
 std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_low, uint64_t counter_high) {
-  // Four variables and no array, which the compiler would keep in memory.
+  // The state is four variables and not an array, which the compiler would keep in memory.
   auto x0 = static_cast<uint32_t>(counter_low);
   auto x1 = static_cast<uint32_t>(counter_low >> 32);
   auto x2 = static_cast<uint32_t>(counter_high);

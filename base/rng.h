@@ -6,7 +6,8 @@
 namespace tandem {
 
 // Philox4x32-10: a pure function from (key, counter) to 128 random bits, so that the draw for one
-// (seed, position) is the same on every worker, in every batch, after every resume (P2).
+// (seed, position) is the same on every worker, in every batch, after every resume (promise P2 of
+// docs/architecture.md).
 // Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_low, uint64_t counter_high);
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr float kMaxTemperature = 100;
 constexpr float kMaxRepetitionPenalty = 100;
-constexpr float kMaxPenalty = 2;  // of presence and frequency, either sign
+constexpr float kMaxPenalty = 2;  // presence and frequency penalty, either sign
 
 // A range of floats. The comparisons are written so that NaN is in no range.
 struct FloatRange {

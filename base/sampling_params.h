@@ -22,14 +22,14 @@ struct SamplingParams {
   uint64_t seed = 0;
   int32_t num_logprobs = -1;  // -1: none; 0: of the sampled token; n: and of the n most probable
 
-  // The router asks this of what a client sends, and a worker asks it again of what a router sends.
-  // INVALID_ARGUMENT names the field, its value and its range.
+  // Checks the ranges of all fields. The router checks what a client sends, and a worker checks
+  // again what a router sends. INVALID_ARGUMENT names the field, its value and its range.
   absl::Status Validate() const;
 };
 
-// The part of the above about log-probabilities that a request did ask for.
+// Checks num_logprobs of a request that asks for log-probabilities of its output.
 absl::Status CheckLogprobs(int32_t num_logprobs);
-// Checks the options of a request for log-probabilities of its prompt.
+// Checks num_logprobs of a request that asks for log-probabilities of its prompt.
 absl::Status CheckPromptLogprobs(int32_t num_logprobs);
 
 // How a request wants its beams searched; the fields and defaults of the public API.
@@ -40,12 +40,13 @@ struct BeamParams {
   float length_penalty = 1;
   EarlyStopping early_stopping = EarlyStopping::kHeuristic;
 
-  // As SamplingParams::Validate.
+  // Checks the ranges of all fields. Errors as SamplingParams::Validate.
   absl::Status Validate() const;
 };
 
-// Continuations that a step of the search ranks, over all beams together. Every live beam has at
-// most one candidate per stop token among them, so at least `width` of them go on.
+// The number of continuations that a step of a beam search ranks, over all beams together. Every
+// live beam has at most one candidate per stop token among them, so at least `width` candidates go
+// on.
 int32_t BeamCandidates(int32_t width, int32_t num_stop_tokens);
 
 }  // namespace tandem

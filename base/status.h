@@ -80,13 +80,14 @@ absl::Status Unimplemented(fmt::format_string<Args...> format, Args&&... args) {
   return MakeStatus(absl::StatusCode::kUnimplemented, format, std::forward<Args>(args)...);
 }
 
-// Our bug.
+// A bug of Tandem.
 template <typename... Args>
 absl::Status Internal(fmt::format_string<Args...> format, Args&&... args) {
   return MakeStatus(absl::StatusCode::kInternal, format, std::forward<Args>(args)...);
 }
 
-// The same code and payloads, with `context` before the message: "models/x: header says 12 bytes".
+// `status` with `context` before its message, as in "models/x: header says 12 bytes", and the same
+// code and payloads.
 absl::Status Annotate(const absl::Status& status, std::string_view context);
 
 }  // namespace tandem

@@ -53,7 +53,7 @@ struct ThreadPool::State {
   const Body* body = nullptr;
   int64_t count = 0;
   alignas(64) std::atomic<int64_t> next{0};
-  alignas(64) std::atomic<uint32_t> epoch{0};  // changes when a loop opens
+  alignas(64) std::atomic<uint32_t> epoch{0};  // changes when a parallel loop opens
   std::atomic<bool> open{false};
   std::atomic<bool> stop{false};
   alignas(64) std::atomic<int> active{0};

@@ -59,7 +59,8 @@ absl::Status TokenConstraints::CheckForced(int32_t width, int32_t max_tokens) co
                          max_tokens, forced_token_ids.size());
 }
 
-// What would change which token is sampled, or end the output, has no place where nothing is sampled.
+// Checks that forced output comes without options that would change which token is sampled or end
+// the output, because nothing is sampled.
 absl::Status TokenConstraints::CheckNothingShapesForced(
     std::span<const int32_t> stop_token_ids) const {
   if (forced_token_ids.empty()) return absl::OkStatus();
@@ -79,7 +80,7 @@ absl::Status TokenConstraints::CheckNothingShapesForced(
                          stop_token_ids.size());
 }
 
-// NaN is in no range.
+// Checks the ids and values of logit_bias. NaN is in no range.
 absl::Status TokenConstraints::CheckBiases(int32_t vocab_size) const {
   if (logit_bias.size() > kMaxLogitBiases) {
     return InvalidArgument("logit_bias has {} entries; at most {} are taken", logit_bias.size(),
@@ -114,8 +115,8 @@ absl::Status TokenConstraints::CheckBadWords(int32_t vocab_size) const {
   return absl::OkStatus();
 }
 
-// What is excluded whatever the output: the rest depends on it, and a step that excludes all tokens
-// fails its request.
+// Checks that some token may be the first of the output. What later steps exclude depends on the
+// output, and a step that excludes all tokens fails its request.
 absl::Status TokenConstraints::CheckSomethingLeft(int32_t vocab_size,
                                                   std::span<const int32_t> stop_token_ids) const {
   std::vector<int32_t> excluded;

@@ -17,19 +17,21 @@ inline constexpr size_t kMaxBadWords = 128;  // texts; each stands for at most t
 // made of instead of sampled ones. What may follow depends on the tokens of the output alone, so that
 // every worker that continues an output decides alike.
 struct TokenConstraints {
-  std::vector<TokenBias> logit_bias;  // each token once
+  std::vector<TokenBias> logit_bias;  // each token at most once
   int32_t min_tokens = 0;             // stop tokens are not sampled before the output has so many
   std::vector<int32_t> allowed_token_ids;       // only these are sampled; empty: all
   std::vector<std::vector<int32_t>> bad_words;  // token sequences that no output contains
   std::vector<int32_t> forced_token_ids;        // the whole output; empty: it is sampled
 
-  // The router asks this of what a client sends, and a worker asks it again of what a router sends.
-  // INVALID_ARGUMENT names the field, its value and its range; also when no token would be left.
-  // Stop tokens are checked here, too, because they are indices of logits until min_tokens.
+  // Checks the ranges of all fields. The router checks what a client sends, and a worker checks
+  // again what a router sends. INVALID_ARGUMENT names the field, its value and its range; also when
+  // no token would be left. Stop tokens are checked here, too, because they are indices of logits
+  // until min_tokens.
   absl::Status Validate(int32_t vocab_size, std::span<const int32_t> stop_token_ids) const;
-  // Whether min_tokens may be reached. max_tokens may depend on the length of the prompt.
+  // Checks that min_tokens is at most max_tokens, which may depend on the length of the prompt.
   absl::Status CheckMinTokens(int32_t max_tokens) const;
-  // Whether a request of so many choices, or beams, and tokens can have its output forced, if it is.
+  // Checks that forced output, if there is any, fits a request of `width` choices or beams and
+  // max_tokens.
   absl::Status CheckForced(int32_t width, int32_t max_tokens) const;
 
   // The token that follows an output of `num_output` tokens where the output is forced; -1: it is

@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kForm =
     "POLICY:RATIO[,sink=N][,recent=N][,span=N][,output=keep|evict], as in h2o-ema:2";
 
-// What stands before the first `separator` of `text`, and what stands behind it.
+// The text before the first `separator` of `text`, and the text behind it.
 std::pair<std::string_view, std::string_view> Cut(std::string_view text, char separator) {
   const size_t at = text.find(separator);
   if (at == std::string_view::npos) return {text, {}};
@@ -75,9 +75,9 @@ absl::Status ParseOption(std::string_view text, TokenEviction& eviction) {
 
 }  // namespace
 
-// The tokens between the ones that are kept in any case are cut into spans from the front. What is
-// left over at their end is less than a span, and is kept as well, so that all layers keep equally
-// many tokens.
+// The first and last tokens are kept in any case. The tokens between them are cut into spans from
+// the front. What is left over at their end is less than a span, and is kept as well, so that all
+// layers keep equally many tokens.
 int32_t TokenEviction::StoredTokens(int32_t prompt_tokens) const {
   const int64_t always = int64_t{sink_tokens} + recent_tokens;
   if (prompt_tokens <= always + span_tokens) return prompt_tokens;

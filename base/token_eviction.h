@@ -10,13 +10,13 @@
 
 namespace tandem {
 
-// How the tokens of a prompt are ranked whose KV is kept (docs/token_eviction.md). In every policy
-// the first and the last tokens are kept in any case.
+// How the tokens of a prompt are ranked to decide which ones keep their KV
+// (docs/token_eviction.md). In every policy the first and the last tokens are kept in any case.
 enum class TokenEvictionPolicy : uint8_t {
   kH2oEma,        // by the attention of the latest queries, which counts less the older they are
   kH2oSum,        // by the attention of the last 1,024 queries
   kSnapKv,        // by the attention of the last 64 queries, smoothed over neighbours
-  kStreamingLlm,  // the last tokens
+  kStreamingLlm,  // keeps the last tokens
   kRandom,        // at random: a control for measurements
 };
 
@@ -27,17 +27,17 @@ constexpr std::string_view Name(TokenEvictionPolicy policy) {
   return kTokenEvictionPolicyNames[static_cast<size_t>(policy)];
 }
 
-// Which share of the KV of a prompt is kept once the prompt is computed, and of what is decoded behind
-// it. Every layer keeps the same number of tokens of the prompt; which tokens these are, each layer
-// decides by itself. Of the output, the latest tokens are kept.
+// Which share of the KV is kept: of a prompt, once it is computed, and of the output. Every layer
+// keeps the same number of tokens of the prompt, but decides by itself which tokens these are. Of
+// the output, the latest tokens are kept.
 struct TokenEviction {
   static constexpr double kMaxRatio = 64;
   static constexpr int32_t kMaxKept = 1 << 16;
 
   TokenEvictionPolicy policy = TokenEvictionPolicy::kSnapKv;
   double ratio = 2;            // tokens of the prompt per token that is kept: more than 1
-  int32_t sink_tokens = 4;     // kept at the beginning
-  int32_t recent_tokens = 32;  // kept at the end
+  int32_t sink_tokens = 4;     // tokens kept at the beginning
+  int32_t recent_tokens = 32;  // tokens kept at the end
   int32_t span_tokens = 1;     // so many neighbours are kept or evicted together: a power of two
   bool output = true;          // output is evicted as well, so that the ratio holds for all tokens
 
@@ -51,10 +51,10 @@ struct TokenEviction {
   friend bool operator==(const TokenEviction&, const TokenEviction&) = default;
 };
 
-// "POLICY:RATIO", with ",sink=N", ",recent=N", ",span=N" and ",output=keep" where these are not the
-// defaults.
+// The text form "POLICY:RATIO", with ",sink=N", ",recent=N", ",span=N" and ",output=keep" where
+// these are not the defaults.
 std::string ToString(const TokenEviction& eviction);
-// INVALID_ARGUMENT names what is wrong, and what may stand there.
+// Parses the form that ToString writes. INVALID_ARGUMENT names what is wrong and what is allowed.
 absl::StatusOr<TokenEviction> ParseTokenEviction(std::string_view text);
 
 }  // namespace tandem

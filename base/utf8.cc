@@ -7,8 +7,8 @@ namespace tandem {
 namespace {
 
 struct Lead {
-  int length;          // bytes of the character, 0 when the lead byte can start none
-  uint8_t low = 0x80;  // range of the second byte
+  int length;          // bytes of a character with this lead byte; 0: no character has it
+  uint8_t low = 0x80;  // the second byte is in [low, high]
   uint8_t high = 0xBF;
 };
 
@@ -30,7 +30,7 @@ struct Part {
   bool truncated;  // ill-formed only because the text ends
 };
 
-// `text` must not be empty.
+// The first character of `text`, or its first maximal ill-formed part. `text` must not be empty.
 Part FirstPart(std::string_view text) {
   const Lead lead = Classify(static_cast<uint8_t>(text[0]));
   if (lead.length == 0) return {1, false, false};

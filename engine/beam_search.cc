@@ -68,7 +68,8 @@ FinishReason BeamSearch::EndOf(int32_t token_id) const {
   return StopReasonOf(options_.stop_token_ids, options_.max_tokens, token_id, length_);
 }
 
-// Keeps the hypothesis where its score ranks, and drops the worst when there are too many.
+// Inserts the candidate as a hypothesis at the rank of its score, and drops the worst hypothesis
+// when there are more than the width.
 void BeamSearch::Finish(const Candidate& candidate) {
   const float score = Score(candidate.sum, length_);
   const auto place =
@@ -110,7 +111,7 @@ bool BeamSearch::WorthContinuing() const {
   return Score(live_.front().sum, length) > finished_.back().score;
 }
 
-// Kept finite, so that hypotheses can be compared whatever the penalty.
+// The score stays finite, so that hypotheses can be compared whatever the length penalty.
 float BeamSearch::Score(float sum, int32_t length) const {
   using Limits = std::numeric_limits<float>;
   const double divisor = std::pow(length, static_cast<double>(options_.params.length_penalty));

@@ -25,16 +25,17 @@ struct BeamHypothesis {
   FinishReason reason = FinishReason::kNone;  // kStop or kLength
 };
 
-// The algorithm alone: from the most probable tokens of each live beam to the next live beams.
-// Knows neither blocks nor logits; whoever runs it forks block tables as it says.
-// Token for token what HuggingFace transformers 5.23 finds with generate(num_beams=...,
-// do_sample=False), GenerationMixin._beam_search, its float32 sums included, so that ties fall
-// alike (not for scores below -1e9, which it cannot tell from none):
+// The algorithm of a beam search alone: it takes the most probable tokens of each live beam and
+// gives the next live beams. It knows neither blocks nor logits; its caller forks the block tables
+// as the new beams require. It finds, token for token, what HuggingFace transformers 5.23 finds
+// with generate(num_beams=..., do_sample=False), GenerationMixin._beam_search. It adds in float32
+// as that does, so that ties fall alike (except for scores below -1e9, which transformers cannot
+// tell from absent ones):
 //   - Of all continuations of all live beams the candidates_per_beam() with the highest sum of
 //     log-probabilities compete, equal ones by rising beam, then by rising token id.
-//   - Those that end (stop token, max_tokens) and are among the best `width` of them become
-//     hypotheses; the best `width` of these by score are kept, equal ones by age.
-//   - The best `width` that do not end are the next live beams.
+//   - Candidates that end (stop token, max_tokens) and are among the best `width` become
+//     hypotheses; the best `width` hypotheses by score are kept, equal ones by age.
+//   - The best `width` candidates that do not end are the next live beams.
 //   - The search is done at max_tokens, and before when `width` hypotheses are kept and
 //     early_stopping is kFirst, or the best live beam could not beat the worst hypothesis: at its
 //     present length (kHeuristic) or at the length that suits it best (kNever).
@@ -43,34 +44,36 @@ class BeamSearch {
  public:
   struct Options {
     BeamParams params;
-    int32_t max_tokens = 0;               // of output; at least 1
-    std::vector<int32_t> stop_token_ids;  // end a hypothesis; sorted, each once
+    int32_t max_tokens = 0;               // limit of the output's length; at least 1
+    std::vector<int32_t> stop_token_ids;  // tokens that end a hypothesis; sorted, no duplicates
   };
   explicit BeamSearch(Options options);
 
   // How many of the most probable tokens Step needs of each live beam.
   int32_t candidates_per_beam() const;
-  // 1 before the first step, then the width (fewer only where a vocabulary has no more to offer).
+  // The number of live beams: 1 before the first step, then the width (fewer only where the
+  // vocabulary offers fewer continuations).
   int32_t num_live() const;
   bool done() const;
 
-  // A new live beam: live beam `parent` before the step, and one token more.
+  // A new live beam: the live beam with index `parent` before the step, extended by one token.
   struct Continuation {
     int32_t parent = 0;
     int32_t token_id = 0;
   };
-  // One step, while not done. top[i]: candidates_per_beam() tokens of live beam i, most probable
-  // first; the whole vocabulary where that has fewer. Log-probabilities are finite. Returns the new
-  // live beams; none when the search is done.
+  // Makes one step of the search, which must not be done yet. top[i] has the candidates_per_beam()
+  // most probable tokens of live beam i, most probable first, or the whole vocabulary where that
+  // has fewer. Log-probabilities are finite. Returns the new live beams; none when the search is
+  // done.
   std::vector<Continuation> Step(std::span<const std::span<const TokenLogprob>> top);
 
-  // The best `count` hypotheses, at most the width, best first. Once done.
+  // The best `count` hypotheses, at most the width, best first. Only valid once the search is done.
   std::vector<BeamHypothesis> Best(int32_t count) const;
 
  private:
   // Beams share their beginnings: each is a path to the root of a tree of tokens.
   struct Node {
-    int32_t parent = 0;  // in nodes_, or kRoot
+    int32_t parent = 0;  // index in nodes_, or kRoot
     BeamToken token;
   };
   struct LiveBeam {
@@ -84,9 +87,9 @@ class BeamSearch {
     FinishReason reason = FinishReason::kNone;
   };
   struct Candidate {
-    int32_t parent = 0;  // in live_
+    int32_t parent = 0;  // index in live_
     BeamToken token;
-    float sum = 0;  // of the beam's log-probabilities, this token's included
+    float sum = 0;  // sum of the beam's log-probabilities, this token's included
     FinishReason end = FinishReason::kNone;
   };
   static constexpr int32_t kRoot = -1;
@@ -96,7 +99,7 @@ class BeamSearch {
   void Finish(const Candidate& candidate);
   std::vector<Continuation> Extend(std::span<const Candidate> candidates);
   int32_t Append(const Candidate& candidate);
-  // Whether a beam that goes on may still change what is found.
+  // Whether a live beam may still become one of the best hypotheses.
   bool WorthContinuing() const;
   float Score(float sum, int32_t length) const;
 

@@ -49,8 +49,8 @@ Transformer::Limits LimitsFor(const EngineOptions& options) {
           .splits = options.splits};
 }
 
-// The pool takes the memory that weights, activations and other processes leave. A context that
-// does not fit into the pool need not be accepted.
+// Sizes the KV pool to the memory that weights, activations and other processes leave, and limits
+// the context length to what the pool can hold.
 absl::Status SizePool(const Device& device, EngineOptions& options) {
   ASSIGN_OR_RETURN(options.num_blocks, BlocksThatFit(options.layout, options.device_memory_fraction,
                                                      options.reserved_device_bytes, device));
@@ -65,16 +65,17 @@ absl::StatusOr<ConversionSlots> NewSlots(const EngineOptions& options, Device& d
   return ConversionSlots::Create(device, count, LargestExtentBytesTo(options.layout));
 }
 
-// Codecs read and write KV where it lies, so that must be the host's memory. Simulated steps make no KV
-// that would be worth encoding, and quantised KV has no floats that codecs could: it is sent as it is. A
-// decode worker that keeps it decodes the floats of its prefill workers.
+// Whether this worker encodes or decodes the KV of hand-offs. Codecs read and write the KV in
+// place, so the pool must be in the host's memory. The KV of simulated steps is not worth encoding.
+// A prefill worker with quantised KV sends it as it is, because codecs take floats; a decode worker
+// that keeps KV quantised still decodes the floats that its prefill workers send.
 bool EncodesKv(const EngineOptions& options, const EngineParts& parts) {
   const bool has_floats = options.role == Role::kDecode || !IsQuantisedKv(options.layout.dtype);
   return options.role != Role::kUnified && options.codec_threads > 0 && parts.device.is_host() &&
          parts.simulated == nullptr && has_floats;
 }
 
-// Null where no KV is to be written.
+// Opens what writes the KV of hand-offs to files; null where the options ask for no files.
 absl::StatusOr<std::unique_ptr<KvDumper>> NewDumper(const EngineOptions& options,
                                                     const EngineParts& parts) {
   if (options.kv_dump_directory.empty() || options.role != Role::kPrefill) return nullptr;
@@ -110,7 +111,8 @@ class LossReport {
   LossReport(const Device& device, std::function<void(const absl::Status&)> lost)
       : device_(device), lost_(std::move(lost)) {}
 
-  // A step failed with `status`. A device that does not answer even this will not come back.
+  // A step failed with `status`. When the device does not even report its memory any more, it will
+  // not recover, and the engine is lost.
   void CheckDevice(const absl::Status& status) {
     if (!device_.Memory().ok()) Report(Annotate(status, device_.name() + " has failed"));
   }
@@ -120,7 +122,7 @@ class LossReport {
 
  private:
   const Device& device_;
-  std::function<void(const absl::Status&)> lost_;  // null once it was called
+  std::function<void(const absl::Status&)> lost_;  // null once it has been called
 };
 
 }  // namespace
@@ -132,11 +134,11 @@ class Engine::Impl {
     std::unique_ptr<Inbox> inbox;
     std::unique_ptr<Stream> stream;
     std::unique_ptr<Transformer> transformer;      // null where steps are simulated
-    std::unique_ptr<PrefixJournal> journal;        // of the store; null without a prefix cache
-    std::unique_ptr<KvStore> store;                // tells the inbox, computes on the stream
-    std::unique_ptr<StepComputation> computation;  // works on all of the above
+    std::unique_ptr<PrefixJournal> journal;        // of the prefix cache; null without one
+    std::unique_ptr<KvStore> store;                // posts to the inbox, computes on the stream
+    std::unique_ptr<StepComputation> computation;  // uses all of the members above
     std::unique_ptr<KvDumper> dumper;              // null: no KV is written to files
-    LandingZone::Conversion conversion;  // into the store's pool; moved into the landing zone
+    LandingZone::Conversion conversion;  // converts to the store's pool; moved to the landing zone
   };
 
   static std::unique_ptr<StepComputation> NewComputation(const EngineParts& parts,
@@ -210,7 +212,7 @@ class Engine::Impl {
     return ticket;
   }
 
-  // For messages that are never refused.
+  // Sends the engine thread a message of a kind that the inbox never refuses.
   void Tell(Message message) { made_.inbox->PushAlways(std::move(message)); }
 
   void Shutdown(TimePoint deadline) {
@@ -244,13 +246,14 @@ class Engine::Impl {
                               Name(options_.role));
   }
 
-  // Passes a message with an `accepted` time and a stream on, or ends its stream here and now.
+  // Stamps a message with the time of its acceptance and passes it to the engine thread. With an
+  // error `status`, or when the inbox refuses it, ends the message's stream at once.
   template <typename Admission>
   void Admit(Admission message, const absl::Status& status) {
     if (!status.ok()) return message.stream.Fail(status);
     message.accepted = clock_.Now();
     Message item = std::move(message);
-    // The inbox leaves a message that it does not take as it is.
+    // TryPush does not move from a message that it refuses.
     Admission& refused = std::get<Admission>(item);
     if (!made_.inbox->TryPush(std::move(item))) refused.stream.Fail(Refusal());
   }
@@ -270,11 +273,11 @@ class Engine::Impl {
   Made made_;
   KvEncoder encoder_;
   LandingZone zone_;
-  CodecWorkers workers_;  // behind what its jobs use, so that they end first
+  CodecWorkers workers_;  // declared after what its jobs use, so that they end first
   Progress progress_{clock_};
   EngineLoop loop_;
   std::once_flag shutdown_;
-  std::thread thread_;  // last: it runs on all of the above
+  std::thread thread_;  // declared last: it runs on all of the members above
 };
 
 std::unique_ptr<StepComputation> Engine::Impl::NewComputation(const EngineParts& parts,

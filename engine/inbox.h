@@ -20,7 +20,7 @@
 
 namespace tandem {
 
-// From clients.
+// A request of a client, from Engine::Submit or Engine::SubmitPrefill.
 struct SubmitMessage {
   EngineRequest request;
   std::optional<HandoffTarget> target;  // role prefill
@@ -50,7 +50,8 @@ struct EndChoiceMessage {
   RequestId id;
   int32_t index = 0;
 };
-// Names the reservation or, before its id is known, the request that asked for it.
+// Releases a reservation, which is named by its id or, before that is known, by the request that
+// asked for it.
 struct ReleaseMessage {
   std::variant<ReservationId, RequestId> what;
 };
@@ -61,14 +62,15 @@ struct TransportMessage {
   Transport* transport = nullptr;
 };
 
-// From the transport's thread.
+// A KV stream of a hand-off has ended. From the transport's thread or a codec worker.
 struct StreamEndedMessage {
   RequestId request;
   uint64_t attempt = 0;  // OutgoingKv::attempt of the stream
   absl::Status status;
   TimePoint at{};
 };
-// All KV of the reservation is in place and verified (OK), or will never be complete (error).
+// All KV of the reservation is in place and verified (OK), or will never be complete (error). From
+// a transport's thread.
 struct KvArrivedMessage {
   ReservationId reservation;
   absl::Status status;
@@ -79,7 +81,7 @@ struct KvDrainedMessage {
   ReservationId reservation;
 };
 
-// From the KV store's thread: a copy between device and host has ended.
+// A copy between device and host has ended. From the KV store's thread.
 struct KvCopiedMessage {};
 
 using Message =

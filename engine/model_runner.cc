@@ -55,7 +55,8 @@ absl::StatusOr<bool> ModelRunner::WarmUpPart(DecodeSteps decodes) {
   return true;
 }
 
-// The next products to prepare, as many as take some tens of milliseconds.
+// The next numbers of rows for which to prepare matrix products: as many as take some tens of
+// milliseconds.
 std::span<const int32_t> ModelRunner::NextProducts() {
   constexpr size_t kAtOnce = 64;
   const auto left = std::span(warming_up_->products).subspan(warming_up_->prepared);
@@ -64,7 +65,8 @@ std::span<const int32_t> ModelRunner::NextProducts() {
   return next;
 }
 
-// A step that stores nothing. It reads whatever the pool holds, and its results are not used.
+// Runs a step that stores nothing, to load kernels. It reads whatever the pool holds, and its
+// results are not used.
 absl::Status ModelRunner::RunDummyStep() {
   constexpr int32_t kTokens = 64;
   const KvPoolView pool = store_.view();
@@ -84,7 +86,8 @@ absl::Status ModelRunner::Forward(std::span<const Chunk> chunks, int32_t num_dec
   layers_.clear();
   absl::Status status = Queue(chunks, num_decodes);
   copies_.Clear();
-  // Its blocks may go to others, whose KV comes by other ways than this stream.
+  // Waits for what was queued before the error: the step's blocks may be given to other sequences,
+  // whose KV is not written on this stream alone.
   if (!status.ok()) stream_.Synchronize().IgnoreError();
   return status;
 }
@@ -115,8 +118,8 @@ absl::Status ModelRunner::Await() {
   return absl::OkStatus();
 }
 
-// Output that was decoded before a preemption stays, and so do the copies' sources until they have
-// run.
+// Copies the KV of the tokens that are kept, output that was decoded before a preemption included.
+// Waits for the copies, because their source blocks are freed afterwards.
 absl::Status ModelRunner::Evict(const Sequence& sequence) {
   const PendingEviction& pending = *sequence.eviction;
   const int32_t prompt = sequence.request.prompt_tokens();
@@ -144,7 +147,8 @@ std::span<absl::StatusOr<SampledToken>> ModelRunner::Sample(std::span<const Chun
   results_.clear();
   scored_.clear();
   const absl::Status status = SampleRows();
-  // Sampling alone runs other passes, so the rows of this one are scored before.
+  // Prompts are scored first, because SampleAlone runs other passes, which replace the rows of this
+  // one.
   for (size_t i = 0; i < chunks.size(); ++i) {
     if (chunks[i].num_scored == 0) continue;
     scored_.push_back(Score(chunks[i], batch_.scored_rows(chunks[i], i)));
@@ -153,7 +157,7 @@ std::span<absl::StatusOr<SampledToken>> ModelRunner::Sample(std::span<const Chun
     for (SampledToken& token : sampled_) results_.emplace_back(std::move(token));
     return results_;
   }
-  // One row's fault must not end the others' requests.
+  // One row's error must not end the other rows' requests.
   for (const Chunk& chunk : chunks) {
     if (chunk.samples > 0) SampleAlone(chunk);
   }
@@ -169,8 +173,8 @@ absl::Status ModelRunner::SampleRows() {
       {.logits = logits_, .rows = rows, .out = sampled_, .plan = transformer_.sample_plan()});
 }
 
-// The logits of a whole prompt would take gigabytes, so they are computed for as many rows at a time
-// as there is memory for.
+// Computes log-probabilities of a prompt. The logits of a whole prompt would take gigabytes, so
+// they are computed for as many rows at a time as there is memory for.
 absl::StatusOr<std::vector<SampledToken>> ModelRunner::Score(const Chunk& chunk, RowRange rows) {
   const EngineRequest& request = chunk.sequence->request.spec;
   const int32_t most = transformer_.limits().max_logit_rows;
@@ -192,9 +196,10 @@ absl::StatusOr<std::vector<SampledToken>> ModelRunner::Score(const Chunk& chunk,
   return tokens;
 }
 
-// The failed call may have changed the logits, so they are computed anew: a pass over the last
-// token alone, whose KV is in the pool already and is not stored again (a peer may be reading it).
-// The result is the same where a row does not depend on its batch (P2), and as good elsewhere.
+// Samples after a single chunk when sampling the whole batch has failed. That call may have changed
+// the logits, so they are computed anew: a pass over the last token alone, whose KV is in the pool
+// already and is not stored again (a peer may be reading it). The result is the same where a row
+// does not depend on its batch (P2), and as good elsewhere.
 void ModelRunner::SampleAlone(const Chunk& chunk) {
   batch_.AssignLastToken(chunk);
   absl::StatusOr<TensorView> logits =

@@ -25,14 +25,14 @@ class ModelRunner final : public StepComputation {
  public:
   // `stream` is a stream of `device`, the one that `store` computes on.
   ModelRunner(Transformer& transformer, Ops& ops, KvStore& store, Device& device, Stream& stream);
-  // Waits for queued work, because it writes to memory of the transformer and the store.
+  // Waits for queued work, because that writes to memory of the transformer and the store.
   ~ModelRunner() override { stream_.Synchronize().IgnoreError(); }
 
   bool can_warm_up() const override { return transformer_.can_warm_up(); }
   absl::StatusOr<bool> weights_loaded() const override { return transformer_.weights_loaded(); }
-  // First products are prepared; then, with DecodeSteps::kRecorded, a pass of each size of decodes is
-  // recorded; then a dummy step with a prefill and a sampling runs, so that their kernels are loaded.
-  // Nothing of it is stored. The last part logs a summary.
+  // First matrix products are prepared; then, with DecodeSteps::kRecorded, a pass is recorded for
+  // each number of decodes; then a dummy step with a prefill and a sampling runs, so that its
+  // kernels are loaded. Nothing is stored. The last part logs a summary.
   absl::StatusOr<bool> WarmUp(DecodeSteps decodes) override;
 
   absl::Status Forward(std::span<const Chunk> chunks, int32_t num_decodes,
@@ -48,9 +48,9 @@ class ModelRunner final : public StepComputation {
  private:
   struct WarmUpState {
     std::vector<int32_t> products;  // numbers of rows for which matrix products are prepared
-    size_t prepared = 0;            // how many of these are prepared
+    size_t prepared = 0;            // how many of `products` are prepared
     std::vector<int32_t> sizes;     // numbers of decodes for which a step is recorded
-    size_t recorded = 0;            // how many of these are recorded
+    size_t recorded = 0;            // how many of `sizes` are recorded
     Duration took{};
   };
 
@@ -68,9 +68,9 @@ class ModelRunner final : public StepComputation {
   Stream& stream_;
   const bool runs_later_;  // queued work runs after the call that queues it
 
-  std::optional<WarmUpState> warming_up_;  // once it has begun
+  std::optional<WarmUpState> warming_up_;  // none: warming up has not begun
 
-  // The callback of the latest Forward, and the event of each layer, where work runs later.
+  // The callback of the latest Forward. Where work runs later, layers_ has the event of each layer.
   const LayerStored* layer_stored_ = nullptr;
   std::vector<absl::StatusOr<std::unique_ptr<Event>>> layers_;
   BlockCopies copies_;  // for the step that is being queued
@@ -79,7 +79,7 @@ class ModelRunner final : public StepComputation {
   StepBatch batch_;
   std::vector<SampledToken> sampled_;
   std::vector<absl::StatusOr<SampledToken>> results_;
-  std::vector<absl::StatusOr<std::vector<SampledToken>>> scored_;  // prompts, of the latest Sample
+  std::vector<absl::StatusOr<std::vector<SampledToken>>> scored_;  // prompts, by the latest Sample
 };
 
 }  // namespace tandem

@@ -5,7 +5,7 @@
 namespace tandem {
 namespace {
 
-// These bound the memory that options can ask for.
+// Upper limits of options, which bound the memory that options can ask for.
 constexpr int32_t kMaxWaiting = 1 << 16;
 constexpr int32_t kMaxConversionSlots = 1024;
 constexpr int32_t kMaxCodecThreads = 256;

@@ -37,7 +37,7 @@ void OutputStream::EndChoice(const ChoiceEnd& end) {
 
 void OutputStream::Finish(const FinishInfo& info) {
   TANDEM_CHECK(open(), "a stream ends once");
-  // The stream is closed before the call, so that nothing which the sink does can end it twice.
+  // The sink is taken out before the call, so that nothing it does can end the stream twice.
   const std::unique_ptr<TokenSink> sink = std::move(sink_);
   sink->OnFinish(info);
 }

@@ -19,24 +19,25 @@ namespace tandem {
 struct StageTimes {
   Duration queue{};        // accepted -> first chunk begins
   Duration prefill{};      // first chunk begins -> last layer of the last chunk, less `transfer`
-  Duration transfer{};     // of that span, the engine thread's time spent on the hand-off
+  Duration transfer{};     // the engine thread's time for the hand-off during the prefill
   Duration first_token{};  // logits -> first token handed to the stream
   Duration wait_kv{};      // decode worker: accepted -> the KV is complete
 };
 
 // The transfer of KV for one request.
 struct KvReport {
-  // KV of the prompt's tokens that the peer had not cached; of a decode worker: what it received of it.
+  // The size of the KV of the prompt's tokens that the peer had not cached. A decode worker reports
+  // what it received of that.
   uint64_t raw_bytes = 0;
   uint64_t wire_bytes = 0;  // as sent, headers included
   std::string codec;        // KvCodec::name
-  Duration expected{};      // of the transfer by itself, when its codec was chosen; 0: not known
-  Duration duration{};      // first frame posted -> acknowledged
-  Duration exposed{};       // first token sampled -> acknowledged: not hidden by computation
+  Duration expected{};  // of the transfer alone, predicted when its codec was chosen; 0: unknown
+  Duration duration{};  // first frame posted -> acknowledged
+  Duration exposed{};   // first token sampled -> acknowledged: not hidden by computation
   // The part of raw_bytes that had landed when the request arrived at the decode worker, which
   // alone reports it.
   uint64_t hidden_bytes = 0;
-  KvParts parts;  // of the KV that was posted
+  KvParts parts;  // parts of the KV that was posted
 };
 
 // The end of one choice.
@@ -44,7 +45,7 @@ struct ChoiceEnd {
   int32_t index = 0;
   FinishReason reason = FinishReason::kNone;
   double cumulative_logprob = 0;  // of its tokens; sampling reports it when logprobs are requested
-  double score = 0;               // the rank of a hypothesis of a beam search
+  double score = 0;               // what hypotheses of a beam search are ranked by
 };
 
 struct FinishInfo {
@@ -53,7 +54,7 @@ struct FinishInfo {
   StageTimes stages;
   KvReport kv;
   int32_t cached_tokens = 0;   // tokens of the prompt that came from the prefix cache
-  int32_t preemptions = 0;     // of its sequences
+  int32_t preemptions = 0;     // of the request's sequences
   int32_t evicted_tokens = 0;  // tokens whose KV was given up: the most of any choice
 };
 
@@ -66,14 +67,15 @@ class TokenSink {
   virtual void OnTokens(int32_t index, std::span<const SampledToken> tokens,
                         const StageTimes& stages) = 0;
   // The next tokens of the prompt with their log-probabilities; the first of them is at position
-  // `first`. Before the first token of any choice.
+  // `first`. Called before the first token of any choice.
   virtual void OnPromptLogprobs(int32_t first, std::span<const SampledToken> tokens) = 0;
-  // Prefill of a beam search: `first.top` has the most probable first tokens, for the decode
-  // worker.
+  // The prefill of a beam search has ended: `first.top` has the most probable first tokens, for the
+  // decode worker.
   virtual void OnBeamStart(const SampledToken& first, const StageTimes& stages) = 0;
-  // Once per choice that ends here, after its last tokens, unless the request fails.
+  // Called once per choice that ends on this worker, after its last tokens, unless the request
+  // fails.
   virtual void OnChoiceEnd(const ChoiceEnd& end) = 0;
-  // Exactly once, last.
+  // Called exactly once, as the last call.
   virtual void OnFinish(const FinishInfo& info) = 0;
 };
 
@@ -87,7 +89,8 @@ class OutputStream {
   OutputStream& operator=(OutputStream&& other) noexcept;
   ~OutputStream();
 
-  // CHECKs that the stream is open.
+  // Passes output on to the sink. CHECKs, as all calls that pass something on, that the stream is
+  // open.
   void Emit(int32_t index, std::span<const SampledToken> tokens, const StageTimes& stages);
   void EmitPromptLogprobs(int32_t first, std::span<const SampledToken> tokens);
   void EmitBeamStart(const SampledToken& first, const StageTimes& stages);

@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-// What a sequence that gives up KV at the end of its prompt has from its admission to that end.
-// Thread: engine.
+// The state of a sequence that will evict KV at the end of its prompt, from its admission until
+// then. Thread: engine.
 struct PendingEviction {
   BlockTable kept;         // blocks for the tokens that stay, which are copied into them
   AttentionScores scores;  // of the known tokens

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-constexpr int64_t kMaxBlocks = 1 << 24;  // of a KvStore
+constexpr int64_t kMaxBlocks = 1 << 24;  // limit of a KvStore
 
 double Gigabytes(double bytes) { return bytes / 1e9; }
 

@@ -14,15 +14,15 @@ class Progress {
  public:
   explicit Progress(const Clock& clock) : clock_(clock), computed_at_(clock.Now()) {}
 
-  // A message, a layer, a step, or a wait without a message has ended.
+  // Counts progress: a message, a layer, a step, or a wait without a message has ended.
   void Count() { count_.fetch_add(1, std::memory_order_relaxed); }
-  // The same, of a layer or a step that the device has computed.
+  // Counts a layer or a step that the device has computed, and notes the time.
   void CountComputed() {
     Count();
     computed_at_.store(clock_.Now(), std::memory_order_relaxed);
   }
   uint64_t count() const { return count_.load(std::memory_order_relaxed); }
-  // The latest CountComputed; the start before the first.
+  // The time of the latest CountComputed; the time of construction before the first.
   TimePoint computed_at() const { return computed_at_.load(std::memory_order_relaxed); }
 
  private:

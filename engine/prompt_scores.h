@@ -12,19 +12,19 @@
 
 namespace tandem {
 
-// The attention that tokens of prompts get in one step, for sequences that will evict KV: asks for it
-// before the forward pass and adds it to what earlier chunks gave. Its memory grows to the largest
-// step that asks for any. Thread: engine. `device` must outlive it.
+// The attention that tokens of prompts receive in one step, for sequences that will evict KV:
+// requests it before the forward pass and then adds it to the scores from earlier chunks. Its
+// memory grows to the largest step that requests any. Thread: engine. `device` must outlive it.
 class PromptScores {
  public:
   explicit PromptScores(Device& device) : device_(device) {}
 
-  // Chooses the rows of `chunks`, prefills first, that rank tokens. RESOURCE_EXHAUSTED when the host
-  // lacks the memory.
+  // Chooses the query rows of `chunks` (prefills first) whose attention ranks tokens.
+  // RESOURCE_EXHAUSTED when the host lacks the memory.
   absl::Status Plan(std::span<const Chunk> chunks, const KvLayout& layout);
-  // For the forward pass of these chunks; valid until the next Plan.
+  // What to request of the forward pass of the planned chunks; valid until the next Plan.
   std::span<const MassRequest> requests() const { return requests_; }
-  // The pass has ended.
+  // Adds the attention to the sequences' scores. Call once the forward pass has ended.
   void Collect();
 
  private:

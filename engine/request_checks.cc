@@ -13,7 +13,8 @@
 namespace tandem {
 namespace {
 
-// An output that another worker began is continued behind the tokens that are forced.
+// Checks that an output which another worker began, and which is to be continued here, agrees with
+// the tokens that are forced.
 absl::Status CheckIsForced(const EngineRequest& request, std::string_view what,
                            std::span<const int32_t> output) {
   const std::vector<int32_t>& forced = request.constraints.forced_token_ids;
@@ -24,7 +25,8 @@ absl::Status CheckIsForced(const EngineRequest& request, std::string_view what,
                          is - output.begin(), *is);
 }
 
-// Checks that a choice which is resumed may go on: it has neither reached its limit nor a token that ends it.
+// Checks that a choice which is resumed has not ended: it has neither reached its limit nor emitted
+// a token that ends it.
 absl::Status CheckGoesOn(const EngineRequest& request, size_t index) {
   const OutputSoFar& choice = request.so_far[index];
   if (!std::isfinite(choice.cumulative_logprob)) {
@@ -42,7 +44,7 @@ absl::Status CheckGoesOn(const EngineRequest& request, size_t index) {
   return absl::OkStatus();
 }
 
-// Names the first token outside of the vocabulary.
+// Checks that all tokens are in the vocabulary. The error names the first that is not.
 absl::Status CheckTokens(std::string_view what, std::span<const int32_t> ids, int32_t vocab_size) {
   const auto outside = [vocab_size](int32_t id) { return id < 0 || id >= vocab_size; };
   const auto bad = std::find_if(ids.begin(), ids.end(), outside);
@@ -51,7 +53,7 @@ absl::Status CheckTokens(std::string_view what, std::span<const int32_t> ids, in
                          vocab_size - 1);
 }
 
-// Whether a request can go on behind its so_far, if it has any.
+// Checks that a request can continue behind its so_far, if it has any.
 absl::Status CheckSoFar(const EngineRequest& request, int32_t vocab_size) {
   if (request.so_far.empty()) return absl::OkStatus();
   if (request.beams) return InvalidArgument("so_far: a beam search begins anew");
@@ -70,7 +72,7 @@ absl::Status CheckSoFar(const EngineRequest& request, int32_t vocab_size) {
   return goes_on ? absl::OkStatus() : InvalidArgument("so_far: every choice has ended");
 }
 
-// Tokens that a step looks at for each beam of `request`.
+// The number of candidate tokens that each beam of `request` needs in a step.
 int32_t CandidatesOf(const EngineRequest& request) {
   return BeamCandidates(request.beams->width, static_cast<int32_t>(request.stop_token_ids.size()));
 }

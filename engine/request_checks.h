@@ -15,10 +15,10 @@ struct EngineLimits {
   int32_t sliding_window = 0;      // of the model's attention; 0: none
 };
 
-// INVALID_ARGUMENT that names the field and its value. Checks so_far as well.
+// Checks a request, its so_far included. INVALID_ARGUMENT names the field and its value.
 absl::Status CheckRequest(const EngineRequest& request, const EngineLimits& limits);
 
-// The same for a request of role decode; checks its first tokens as well.
+// Checks a request of role decode as CheckRequest does, and its first tokens.
 absl::Status CheckDecode(const DecodeRequest& decode, const EngineLimits& limits);
 
 }  // namespace tandem

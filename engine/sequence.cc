@@ -53,7 +53,8 @@ int32_t Sequence::most_cached_tokens() const {
                       : most;
 }
 
-// What was decoded before a preemption stays: it is computed again with the whole prompt.
+// The number of known tokens that keep KV. Output that was decoded before a preemption is kept: it
+// is computed again with the whole prompt.
 int32_t Sequence::num_kept() const {
   const TokenEviction* const evicts = request.eviction();
   if (evicts == nullptr || evicted_tokens > 0) return num_tokens();

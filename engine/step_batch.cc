@@ -23,9 +23,9 @@ void StepBatch::Clear() {
   table_starts_.assign(1, 0);
 }
 
-// The part of a prompt that a preempted request computes again where a prefill worker had computed
-// it first: with that worker's rounding, so that the same tokens follow (P2). The tokens behind the
-// prompt were never rounded.
+// Notes the rows of a prompt that a preempted request computes again after a prefill worker had
+// computed them first: they are rounded as that worker's KV was, so that the same tokens follow
+// (P2). The tokens behind the prompt were never rounded.
 void StepBatch::AppendRounded(const Chunk& chunk) {
   const RequestState& request = chunk.sequence->request;
   const int32_t num_rows = std::min(chunk.end(), request.prompt_tokens()) - chunk.begin;
@@ -49,7 +49,7 @@ void StepBatch::Append(const Chunk& chunk) {
   const std::span<const int32_t> blocks = table.block_ids();
   block_ids_.insert(block_ids_.end(), blocks.begin(), blocks.end());
   table_starts_.push_back(static_cast<int32_t>(block_ids_.size()));
-  // Sampling changes the logits, so each of several choices gets its own.
+  // Sampling changes the logits, so each of several choices gets a row of its own.
   logit_rows_.insert(logit_rows_.end(), static_cast<size_t>(chunk.samples),
                      static_cast<int32_t>(token_ids_.size()) - 1);
   if (chunk.num_scored > 0) scored_.push_back(scored_rows(chunk, context_lens_.size() - 1));
@@ -78,7 +78,7 @@ void StepBatch::AppendSampleRows(const Chunk& chunk) {
   const Sequence& sequence = *chunk.sequence;
   const RequestState& request = sequence.request;
   if (request.search) {
-    // Greedy, for its most probable tokens.
+    // A beam search samples greedily, just to get the most probable tokens.
     SampleRow row;
     row.position = chunk.end();
     row.num_logprobs = request.search->candidates_per_beam();
@@ -94,8 +94,8 @@ void StepBatch::AppendSampleRows(const Chunk& chunk) {
   }
 }
 
-// The row points into the request and into excluded_. A list stays where it is while others are
-// added, because only its handle moves.
+// Adds the request's constraints to a row, which points into the request and into excluded_. A list
+// in excluded_ stays where it is while others are added, because only its handle moves.
 void StepBatch::Constrain(const EngineRequest& request, std::span<const int32_t> output,
                           SampleRow& row) {
   const TokenConstraints& constraints = request.constraints;

@@ -18,13 +18,14 @@ class StepBatch {
   void Clear();
   // Adds the tokens of a chunk, whose blocks are in its table, and the rows that it samples.
   void Append(const Chunk& chunk);
-  // The last token of a chunk alone, whose KV is in the pool already and is not written again.
+  // Makes the batch hold only the last token of a chunk, whose KV is in the pool already and is not
+  // written again.
   void AssignLastToken(const Chunk& chunk);
-  // A prompt of `count` tokens in the first blocks of the pool, with one row to sample. Stores
-  // nothing.
+  // Makes the batch hold a prompt of `count` tokens in the first blocks of the pool, with one row
+  // to sample. It stores nothing.
   void AssignDummy(int32_t count, int32_t block_tokens);
 
-  // Valid until the batch changes.
+  // The arrays of the batch, as a forward pass takes them; valid until the batch changes.
   ForwardBatch view(int32_t num_decodes, std::span<const BlockPair> copies,
                     std::span<const MassRequest> masses) const;
   const std::vector<SampleRow>& sample_rows() const { return sample_rows_; }
@@ -46,7 +47,7 @@ class StepBatch {
   std::vector<int32_t> query_starts_;
   std::vector<int32_t> context_lens_;
   std::vector<int32_t> block_ids_;     // of all sequences, one table behind the other
-  std::vector<int32_t> table_starts_;  // [S + 1]
+  std::vector<int32_t> table_starts_;  // [sequences + 1], start of each table in block_ids_
   std::vector<int32_t> logit_rows_;
   std::vector<RowRange> scored_;
   std::vector<SampleRow> sample_rows_;

@@ -10,16 +10,16 @@
 
 namespace tandem {
 
-// Reserves blocks for the tokens of `chunks` and makes those blocks writable; blocks that are shared
-// with other sequences are to be copied first, as `copies` then says. The scheduler has seen to it
-// that there is room.
+// Reserves blocks for the tokens of `chunks` and makes those blocks writable. Adds to `copies` the
+// copies that must be made first, of blocks that are shared with other sequences. The scheduler has
+// made sure that there is room.
 absl::Status MakeRoom(std::span<const Chunk> chunks, KvStore& store, BlockCopies& copies);
 
-// The seed of a token that is sampled after `chunk`: of its choice number `choice` where it samples the
-// first token of several.
+// The seed of a token that is sampled after `chunk`. `choice` is the number of its choice where the
+// first token of several choices is sampled.
 uint64_t SeedOf(const Chunk& chunk, int32_t choice);
 
-// A step of `chunks` in the terms of the cost model.
+// The features of a step of `chunks` that the cost model needs.
 StepFeatures FeaturesOf(std::span<const Chunk> chunks);
 
 }  // namespace tandem

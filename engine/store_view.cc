@@ -16,13 +16,14 @@ int32_t StoreView::BlocksToReach(SequenceId id, int32_t end) const {
   return sequence.tables.empty() ? BlocksToAdmit(sequence, end) : BlocksToGrow(sequence, end);
 }
 
-// A prompt whose KV is sent while it is computed cannot be preempted, so all of its blocks are
-// allocated on admission. So are the blocks of tokens that stay when KV is evicted.
+// The number of blocks that the sequence takes when it is admitted. A prompt whose KV is sent while
+// it is computed cannot be preempted, so all of its blocks are allocated on admission. So are the
+// blocks for the tokens that are kept when KV is evicted.
 int32_t StoreView::BlocksToAdmit(const Sequence& sequence, int32_t end) const {
   if (sequence.request.outgoing()) end = sequence.num_tokens();
   const PrefixMatch match = Match(sequence);
   const int32_t all = store_.layout().BlocksFor(end);
-  // The last block of a match that ends inside it is copied before it is written.
+  // A cached block in whose middle the match ends is copied before it is written.
   const bool copied = match.device_tokens % store_.layout().block_tokens != 0;
   const int32_t kept = sequence.will_evict() ? store_.layout().BlocksFor(sequence.num_kept()) : 0;
   return std::max(0, all - match.device_blocks) + match.idle_blocks + (copied ? 1 : 0) + kept;
@@ -34,7 +35,8 @@ int32_t StoreView::BlocksToGrow(const Sequence& sequence, int32_t end) const {
     const BlockTable& table = sequence.tables.front();
     return store_.BlocksToWrite(table, std::min<int64_t>(begin, table.capacity_tokens()), end);
   }
-  // When only rows of this sequence share a block, the last of them writes it without a copy.
+  // When only rows of this sequence share a block, the last row to write to it does so without a
+  // copy.
   int32_t blocks = 0;
   absl::flat_hash_map<int32_t, int32_t> holders;
   for (const BlockTable& table : sequence.tables) {

@@ -18,7 +18,7 @@ class StoreView final : public CacheView {
   // `find` must know every sequence that the scheduler knows, except for reservations.
   StoreView(const KvStore& store, FindSequence find) : store_(store), find_(std::move(find)) {}
 
-  // The scheduler is about to be asked for this reservation, which takes `blocks` blocks. Holds
+  // Sets the number of blocks that a reservation takes, before the scheduler is asked for it. Holds
   // until the next call.
   void SetReservation(SequenceId id, int32_t blocks) {
     reservation_ = id;

@@ -14,8 +14,7 @@
 
 namespace tandem {
 
-// Memory of one device, or host memory that its streams reach, given back by its destructor.
-// Move-only.
+// Memory of one device, or host memory that its streams reach; freed by the destructor. Move-only.
 // CPU: anonymous pages, 2 MiB aligned and advised huge when 2 MiB or larger, zero until written.
 class DeviceBuffer {
  public:
@@ -44,7 +43,7 @@ class DeviceBuffer {
   Free free_ = nullptr;
 };
 
-// A point in a Stream. Done() never blocks.
+// A point in a Stream. Done() says without blocking whether the stream has passed it.
 class Event {
  public:
   virtual ~Event() = default;
@@ -52,17 +51,17 @@ class Event {
   virtual absl::Status Synchronize() = 0;
 };
 
-// Work of a stream that was recorded instead of run, to be queued again as a whole. What it reads
-// and writes must stay where it was.
+// Work that a stream recorded instead of running it, to be queued again as a whole. The memory that
+// it reads and writes must stay where it was.
 class Graph {
  public:
   virtual ~Graph() = default;
 };
 
-// What is to be copied from one place to another.
+// Bytes to copy from one place to another.
 struct ExtentCopy {
   std::span<std::byte> dst;
-  std::span<const std::byte> src;  // as long
+  std::span<const std::byte> src;  // as long as dst
 };
 
 // An in-order queue of one device. The CPU's runs inline: a call returns when its work is done.
@@ -70,17 +69,17 @@ struct ExtentCopy {
 class Stream {
  public:
   virtual ~Stream() = default;
-  // Either side may be memory of the device or of the host. Host memory that AllocateHost did not
-  // give is copied by way of the driver's own buffers: the call may wait, so no step does that.
+  // Queues a copy; either side may be memory of the device or of the host. Host memory that is not
+  // of AllocateHost is copied by way of the driver's own buffers: the call may wait, so no step
+  // does that.
   virtual absl::Status Copy(std::span<std::byte> dst, std::span<const std::byte> src) = 0;
   // Queues many copies within memory that the device reaches by itself: its own, what OpenShared,
-  // AllocateHost and RegisterHost gave, or the host's where the device is the host. A few launches,
-  // however many they are.
-  // hashes[i] becomes the XXH3-64 of what copies[i] wrote; `hashes` is memory of AllocateHost.
-  // Both sides and `hashes` stay as they are until what is queued has run; `copies` may go at once.
-  // INVALID_ARGUMENT where the sizes differ.
+  // AllocateHost and RegisterHost gave, or the host's where the device is the host. Takes a few
+  // launches, however many the copies are. hashes[i] becomes the XXH3-64 of what copies[i] wrote;
+  // `hashes` is memory of AllocateHost. Sources, targets and `hashes` must stay as they are until
+  // the queued work has run; `copies` may go at once. INVALID_ARGUMENT where the sizes differ.
   virtual absl::Status CopyAll(std::span<const ExtentCopy> copies, std::span<uint64_t> hashes) = 0;
-  // Likewise the XXH3-64 of each extent as it is.
+  // As CopyAll, but hashes each extent where it lies and copies nothing.
   virtual absl::Status HashAll(std::span<const std::span<const std::byte>> extents,
                                std::span<uint64_t> hashes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Event>> Record() = 0;
@@ -88,57 +87,58 @@ class Stream {
   virtual absl::Status Wait(const Event& event) = 0;
   virtual absl::Status Synchronize() = 0;
 
-  // Between the two nothing runs: it is recorded. Only where Device::can_record_graphs();
-  // UNIMPLEMENTED elsewhere. A failed call in between makes EndRecording fail.
+  // What is queued between BeginRecording and EndRecording does not run but is recorded. Only where
+  // Device::can_record_graphs(); UNIMPLEMENTED elsewhere. A failed call in between makes
+  // EndRecording fail.
   virtual absl::Status BeginRecording() = 0;
   virtual absl::StatusOr<std::unique_ptr<Graph>> EndRecording() = 0;
   virtual absl::Status Launch(Graph& graph) = 0;
 
-  // What the driver's own libraries call this queue (cudaStream_t); null where there are none.
+  // The queue as the driver's own libraries know it (cudaStream_t); null where there are none.
   virtual void* native_handle() const = 0;
 };
 
 struct DeviceMemory {
   size_t free_bytes = 0;  // right now, whoever else uses the device
   size_t total_bytes = 0;
-  // That Allocate gave this process and that were not freed since, of all its devices of a kind. 0
-  // where the device is the host: not counted.
+  // Bytes that Allocate gave this process and that were not freed since, over all its devices of a
+  // kind. 0 where the device is the host: not counted.
   size_t own_bytes = 0;
 };
 
-// How another process of this machine opens memory: what to tell it, and a file to send along
-// where there is one.
+// What another process of this machine needs in order to open memory: a description, and a file to
+// send along where there is one.
 struct MemoryHandle {
   enum class Kind : uint8_t {
     kHostFile = 1,    // memory of the host, in a file that is mapped
     kDeviceFile = 2,  // an allocation of the driver's virtual memory management, behind a file
-    kCudaIpc = 3,     // no file: the runtime's token says which
+    kCudaIpc = 3,     // no file: an IPC token of the CUDA runtime
   };
   static constexpr size_t kTokenBytes = 64;
 
   Kind kind = Kind::kHostFile;
   uint64_t bytes = 0;
   UniqueFd file;
-  std::array<std::byte, kTokenBytes> token{};  // kCudaIpc
+  std::array<std::byte, kTokenBytes> token{};  // kCudaIpc alone
 };
 
-// Where memory and streams come from. All allocation happens at start-up, none per request.
-// Thread-safe.
+// A device that memory and streams are taken from. All allocation happens at start-up, none per
+// request. Thread-safe.
 class Device {
  public:
   virtual ~Device() = default;
-  // "cpu", "cpu-bf16", "cuda:0".
+  // The device's name: "cpu", "cpu-bf16", "cuda:0".
   virtual std::string name() const = 0;
-  // Whether the host may read and write what Allocate gives.
+  // Whether the host may read and write the memory that Allocate gives.
   virtual bool is_host() const = 0;
   virtual bool can_record_graphs() const = 0;
   virtual absl::StatusOr<DeviceMemory> Memory() const = 0;
-  // RESOURCE_EXHAUSTED with the sizes when the device has not that much.
+  // RESOURCE_EXHAUSTED, with the sizes, when the device has less than `bytes` left.
   virtual absl::StatusOr<DeviceBuffer> Allocate(size_t bytes) = 0;
-  // Host memory that streams of the device copy from and to without a detour: page-locked where the
-  // device needs that. RESOURCE_EXHAUSTED likewise.
+  // Host memory that streams of the device copy from and to directly: page-locked where the device
+  // needs that. RESOURCE_EXHAUSTED, with the sizes, when there is not enough.
   virtual absl::StatusOr<DeviceBuffer> AllocateHost(size_t bytes) = 0;
-  // Makes memory of the host that the caller mapped like what AllocateHost gives, for as long as
+  // Makes host memory that the caller has mapped usable like memory of AllocateHost, for as long as
   // the buffer lives and the caller keeps it mapped. RESOURCE_EXHAUSTED when the system does not
   // page-lock so much, FAILED_PRECONDITION when the device does not reach it by the host's
   // addresses. May take milliseconds.
@@ -147,14 +147,15 @@ class Device {
 
   // Whether processes of this machine can open memory of one another's devices of this kind.
   virtual bool can_share() const = 0;
-  // As Allocate, of memory that Share takes. UNIMPLEMENTED unless can_share().
+  // As Allocate, for memory that Share accepts. UNIMPLEMENTED unless can_share().
   virtual absl::StatusOr<DeviceBuffer> AllocateShared(size_t bytes) = 0;
-  // `memory`: the whole of what AllocateShared gave here. INVALID_ARGUMENT for anything else.
+  // The handle of `memory`, which is the whole of what AllocateShared gave here. INVALID_ARGUMENT
+  // for anything else.
   virtual absl::StatusOr<MemoryHandle> Share(std::span<const std::byte> memory) = 0;
-  // The memory behind a handle of another process, for reading. It stays what it is when that
+  // Opens the memory behind another process's handle, for reading. The memory stays valid when that
   // process frees it or dies (kCudaIpc: as far as the driver goes). INVALID_ARGUMENT for a handle
-  // that is none or of another size than the memory, FAILED_PRECONDITION for one of another kind of
-  // device or of one that this one cannot reach. May take milliseconds.
+  // that is none or whose size is not that of the memory, FAILED_PRECONDITION for one of another
+  // kind of device or of a device that this one cannot reach. May take milliseconds.
   virtual absl::StatusOr<DeviceBuffer> OpenShared(const MemoryHandle& handle) = 0;
 };
 

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "kernels/device.h"
 
-// What every stream asks of the arguments of CopyAll and HashAll before it touches anything.
+// The checks that every stream makes of the arguments of CopyAll and HashAll before it starts.
 namespace tandem {
 
 inline absl::Status CheckRoomForHashes(size_t num_extents, size_t room) {

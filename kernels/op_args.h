@@ -55,14 +55,14 @@ struct GemmArgs {
   TensorView x;         // [T, k] act
   PackedMatrix weight;  // [n, k]; of x's type or int8, unless x is f32
   TensorView bias;      // [n] f32, or absent
-  TensorView out;       // [T, n] f32, or as x when it overwrites; must not alias x
+  TensorView out;       // [T, n] f32, or x's type if it overwrites; must not alias x
   GemmOutput output = GemmOutput::kOverwrite;
 };
 
 // out[t, i] = silu(gate_up[t, i]) * gate_up[t, F + i].
 struct SiluMulArgs {
   TensorView gate_up;  // [T, 2F] act
-  TensorView out;      // [T, F] as gate_up; must not alias gate_up
+  TensorView out;      // [T, F] of gate_up's type; must not alias gate_up
 };
 
 // All layers of the block pool: pool[layer][block][K|V][Hkv][block_tokens][row]. The bytes of one
@@ -76,8 +76,8 @@ struct KvPoolView {
   int32_t num_kv_heads = 0;
   int32_t block_tokens = 0;  // power of two, 8 to 256
   int32_t head_dim = 0;
-  // f8e4m3: what is stored is K / k_scale and V / v_scale, values beyond +-448 clamped to it.
-  // 1 for every other type.
+  // f8e4m3: the pool holds K / k_scale and V / v_scale, with values beyond +-448 clamped. The
+  // scales are 1 for every other type.
   float k_scale = 1;
   float v_scale = 1;
 
@@ -85,8 +85,8 @@ struct KvPoolView {
     return int64_t{num_kv_heads} * block_tokens * KvHeadBytes(dtype, head_dim);
   }
   int64_t RowBytes(KvSide side) const { return KvRowBytes(dtype, side, head_dim); }
-  // Where the row of a token of the block lies, in bytes from the beginning of the extent; the rows
-  // of the tokens behind it follow.
+  // The row of a token of a block, in bytes from the beginning of the extent; the rows of the
+  // tokens after it follow.
   int64_t RowAt(KvSide side, int32_t kv_head, int64_t token) const {
     const int64_t keys = side == KvSide::kKeys ? 0 : num_kv_heads * RowBytes(KvSide::kKeys);
     return keys * block_tokens + (int64_t{kv_head} * block_tokens + token) * RowBytes(side);
@@ -96,18 +96,19 @@ struct KvPoolView {
   }
 };
 
-// Writes K and V of each token into its slot, rounding to the pool's dtype (ties to even). A group of
-// a quantised type has the least f16 as its scale with which its largest integer is not exceeded.
+// Writes K and V of each token into its slot, rounding to the pool's dtype (ties to even). In a
+// quantised type the scale of a group is the least f16 with which no integer exceeds the type's
+// largest one.
 struct StoreKvArgs {
   TensorView k;               // [T, Hkv, D] act
-  TensorView v;               // [T, Hkv, D] as k
+  TensorView v;               // [T, Hkv, D], k's type
   StagedSpan<int64_t> slots;  // [T]: block * block_tokens + offset; -1: not stored
   KvPoolView pool;
   int32_t layer = 0;
 };
 
-// The block tables of S sequences, one behind the other: block i of sequence s, its tokens
-// [i * block_tokens, (i + 1) * block_tokens), is ids[starts[s] + i].
+// The block tables of S sequences in one array: block i of sequence s, its tokens [i *
+// block_tokens, (i + 1) * block_tokens), is ids[starts[s] + i].
 struct BlockTables {
   StagedSpan<int32_t> ids;     // entries that no row sees are not read
   StagedSpan<int32_t> starts;  // [S + 1], rising, inside ids
@@ -122,18 +123,18 @@ struct BlockTables {
   }
 };
 
-// Where a context is cut to be computed in parallel.
+// Where attention cuts a context to compute its parts in parallel.
 enum class SplitMode : uint8_t {
-  kBalanced,  // into equal work: the last bits of a row may depend on the rest of the batch
+  kBalanced,  // into parts of equal work: a row's last bits may depend on the rest of the batch
   kFixed,     // at fixed positions: a row's result is the same in every batch
 };
 
 // How the sequences of a step are cut, made once per step (Ops::PlanDecode, Ops::PlanPrefill) and
 // used by every layer. Valid until the next plan of that kind by the same Ops; it fits every call
-// with the same query_starts, context_lens, heads, window and splits. One of PlanPrefill can be
+// with the same query_starts, context_lens, heads, window and splits. A plan of PlanPrefill can be
 // used once the staging that it was made with has been uploaded.
 struct AttentionPlan {
-  const void* data = nullptr;  // the backend's own; null: the op plans by itself
+  const void* data = nullptr;  // owned by the backend; null: the op plans by itself
 };
 
 // Causal softmax attention of ragged query rows over a paged context. Row i of sequence s has the
@@ -148,16 +149,16 @@ struct AttentionArgs {
   TensorView q;  // [T, Hq, D] act
   KvPoolView pool;
   int32_t layer = 0;
-  StagedSpan<int32_t> query_starts;  // [S + 1], from 0 to T, rising
+  StagedSpan<int32_t> query_starts;  // [S + 1]: rising, from 0 to T
   StagedSpan<int32_t> context_lens;  // [S], the step's tokens included; 0 only with q_len 0, or in
                                      // decode
   BlockTables block_tables;
-  TensorView out;      // [T, Hq, D] as q; must not alias q
+  TensorView out;      // [T, Hq, D], q's type; must not alias q
   float scale = 0;     // usually 1 / sqrt(D)
   int32_t window = 0;  // 0: all
   float softcap = 0;   // > 0: a logit x becomes softcap * tanh(x / softcap)
-  TensorView lse;      // [T, Hq] f32, or absent: ln(sum(e^logit)), -inf of nothing
-  // Decode alone. [S, Hkv, max_blocks] f32, or absent: the softmax weights in each block, summed
+  TensorView lse;      // [T, Hq] f32, or absent: ln(sum(e^logit)), -inf where no key is seen
+  // In decode alone: [S, Hkv, max_blocks] f32, or absent. The softmax weights in each block, summed
   // over the query heads of the group, 0 for a block that is not seen. max_blocks is at least the
   // number of blocks of the longest context.
   TensorView block_mass;
@@ -165,13 +166,13 @@ struct AttentionArgs {
   AttentionPlan plan;
 };
 
-// How much attention each token of the context got from the last rows of each sequence, by which
-// an eviction policy decides what to keep: out[s, h, t] is the sum, over the last `last_rows` query
-// rows of s that there are and the query heads of KV head h, of the softmax weights on token t,
-// each times what its row weighs. A token that no counted row sees has 0. A prompt that is computed
-// in several chunks can be scored chunk by chunk: `rows_behind` says how many rows of the later
-// chunks are counted, and the results of all chunks are added.
-// `attention` as it was given to AttentionPrefill, with the lse that this wrote; its out, plan and
+// How much attention each token of the context got from the last rows of each sequence, by which an
+// eviction policy decides what to keep: out[s, h, t] is the sum of the softmax weights on token t
+// over the last `last_rows` query rows of s (or all, if fewer) and over the query heads of KV head
+// h, where each row's weights are multiplied by its decay. A token that no counted row sees has 0.
+// A prompt that is computed in several chunks can be scored chunk by chunk: `rows_behind` says how
+// many rows of the later chunks are counted, and the results of all chunks are added. `attention`
+// is what AttentionPrefill was called with, and its lse what that wrote; its out, plan and
 // block_mass are not looked at.
 // Source: Li et al., "SnapKV", 2024; Zhang et al., "H2O", 2023.
 struct ColumnMassArgs {
@@ -179,9 +180,9 @@ struct ColumnMassArgs {
 
   AttentionArgs attention;
   int32_t last_rows = 32;   // 1 to 1024
-  int32_t rows_behind = 0;  // 0 or more: rows after this call's that the weights count from
-  // (0, 1]: a row that has d rows behind it, those of `rows_behind` included, weighs
-  // decay^(d / kRowsPerDecay), an integer division.
+  int32_t rows_behind = 0;  // 0 or more: counted rows of later calls (chunks)
+  // (0, 1]: a row that has d rows behind it, those of `rows_behind` included, has the factor
+  // decay^(d / kRowsPerDecay), with an integer division.
   float decay = 1;
   TensorView out;  // [S, Hkv, max_tokens] f32, max_tokens at least the longest context
 };
@@ -191,7 +192,7 @@ struct BlockPair {
   int32_t to = 0;
 };
 
-// Copies whole blocks, all layers: what copy-on-write executes. No block is both read and written.
+// Copies whole blocks, all layers, for copy-on-write. No block is both read and written.
 struct CopyBlocksArgs {
   KvPoolView pool;
   StagedSpan<BlockPair> pairs;
@@ -215,7 +216,7 @@ struct LayerBlock {
   int32_t block = 0;
 };
 
-// Gather: staging[i] = extent(items[i]). Scatter: the reverse.
+// Gathers extents: staging[i] = extent(items[i]); or scatters them: extent(items[i]) = staging[i].
 struct MoveBlocksArgs {
   KvPoolView pool;
   std::span<const LayerBlock> items;
@@ -233,16 +234,16 @@ struct KvRun {
   int32_t num_tokens = 0;
 };
 
-// Copies tokens into blocks of another size, as numbers of another type, every value as it is or, where
-// the pool's type is a quantised one and the source's is not, as StoreKv rounds it; the tokens around
-// them stay. No two runs write the same token.
+// Copies tokens into blocks of another size, as numbers of another type. Every value stays as it
+// is, or, where the pool's type is quantised and the source's is not, is rounded as by StoreKv. The
+// tokens around them stay. No two runs write the same token.
 struct ConvertKvArgs {
   KvPoolView pool;                 // scales 1
-  DType src_dtype = DType::kBF16;  // Widens to the pool's, or Quantises to it
+  DType src_dtype = DType::kBF16;  // one that Widens or Quantises to the pool's type
   int32_t src_block_tokens = 0;    // power of two, 8 to 256
   std::span<const KvRun> runs;
 
-  // The pool as if it lay as the sources do.
+  // The pool with the type and the block size of the sources.
   KvPoolView AsSource() const {
     KvPoolView source = pool;
     source.dtype = src_dtype;
@@ -251,7 +252,7 @@ struct ConvertKvArgs {
   }
 };
 
-// What one row of logits is sampled with. temperature 0 is greedy: the lowest id of the maximum.
+// How one row of logits is sampled. temperature 0 is greedy: the lowest id of the maximum.
 struct SampleRow {
   float temperature = 0;
   int32_t top_k = 0;             // 0: all
@@ -261,15 +262,15 @@ struct SampleRow {
   float presence_penalty = 0;    // over the output
   float frequency_penalty = 0;   // over the output
   uint64_t seed = 0;
-  int64_t position = 0;  // of the token to be sampled: the draw is a function of (seed, position)
+  int64_t position = 0;      // of the token to sample: the draw is a function of (seed, position)
   int32_t num_logprobs = 0;  // alternatives to report beside the sampled token; -1: none at all
   std::span<const int32_t> prompt_ids;
   std::span<const int32_t> output_ids;
   std::span<const TokenBias> biases;      // each token once, at most kMaxLogitBiases
-  std::span<const int32_t> excluded_ids;  // these are not sampled
-  std::span<const int32_t> allowed_ids;   // only these are sampled; empty: all
-  int32_t given_token = -1;  // the token, where nothing is sampled and only its log-probability is
-                             // wanted; -1: none
+  std::span<const int32_t> excluded_ids;  // tokens not to sample
+  std::span<const int32_t> allowed_ids;   // the only tokens to sample; empty: all
+  int32_t given_token = -1;  // the token where none is to be sampled, only its log-probability
+                             // found; -1: sample
 };
 
 inline bool HasPenalties(const SampleRow& row) {
@@ -286,15 +287,15 @@ struct TokenLogprob {
 
 struct SampledToken {
   int32_t token_id = 0;
-  float logprob = 0;              // under the model's distribution, before all that a row asks for
+  float logprob = 0;              // under the model's distribution, before the row's own settings
   std::vector<TokenLogprob> top;  // num_logprobs entries, most probable first
 };
 
-// What rows ask for as the backend has it, brought to the device ahead of the call
+// What the rows of a sampling call ask for, uploaded to the device ahead of the call
 // (Ops::PlanSample). Valid until the next plan or call of sampling by the same Ops, for the same
 // rows.
 struct SamplePlan {
-  const void* data = nullptr;  // the backend's own; null: the op brings the rows itself
+  const void* data = nullptr;  // owned by the backend; null: the op uploads the rows itself
 };
 
 // Chooses a token per row. Order: biases, penalties (repetition, then frequency and presence),

@@ -24,7 +24,7 @@ double RowBytes(const TensorView& tensor) {
   return static_cast<double>(tensor.RowElements() * SizeOf(tensor.dtype));
 }
 
-// K and V of one token in all heads of the pool.
+// Bytes of K and V of one token, over all heads of the pool.
 double TokenBytes(const KvPoolView& pool) {
   return static_cast<double>(pool.num_kv_heads * KvHeadBytes(pool.dtype, pool.head_dim));
 }
@@ -34,11 +34,11 @@ double StoredRows(const StoreKvArgs& a) {
       std::count_if(a.slots.begin(), a.slots.end(), [](int64_t slot) { return slot >= 0; }));
 }
 
-// What the last rows of each sequence see.
+// What the last rows of each sequence see, for all sequences.
 struct Seen {
   double rows = 0;
-  double keys = 0;   // each once per sequence
-  double pairs = 0;  // of a row and a key
+  double keys = 0;   // each key once per sequence
+  double pairs = 0;  // pairs of a row and a key
 };
 
 Seen SeenBy(const AttentionArgs& a, int64_t last_rows) {
@@ -58,7 +58,7 @@ Seen SeenBy(const AttentionArgs& a, int64_t last_rows) {
   return seen;
 }
 
-// The bytes of K alone.
+// The bytes of K, without V, that these rows see.
 double KeyBytes(const AttentionArgs& a, const Seen& seen) {
   return seen.keys * static_cast<double>(a.pool.num_kv_heads * a.pool.RowBytes(KvSide::kKeys));
 }

@@ -18,17 +18,18 @@ OpCost Cost(const RopeArgs& a);
 OpCost Cost(const GemmArgs& a);
 OpCost Cost(const SiluMulArgs& a);
 OpCost Cost(const StoreKvArgs& a);
-// The rotated k is not read again.
+// Rope and StoreKv in one pass: the rotated k is not read again.
 OpCost Cost(const RopeArgs& rope, const StoreKvArgs& store);
-// Counts the visible (query, key) pairs alone, and each visible K and V once per KV head.
+// Attention: counts the visible (query, key) pairs alone, and each visible K and V once per KV
+// head.
 OpCost Cost(const AttentionArgs& a);
-// Reads the visible K once.
+// Column mass: reads the visible K once.
 OpCost Cost(const ColumnMassArgs& a);
 OpCost Cost(const CopyBlocksArgs& a);
 OpCost Cost(const CopyTokensArgs& a);
 OpCost Cost(const MoveBlocksArgs& a);
 OpCost Cost(const ConvertKvArgs& a);
-// One pass over the logits; what a row's filters add is not counted.
+// Sampling: one pass over the logits; what a row's filters add is not counted.
 OpCost Cost(const SampleArgs& a);
 
 }  // namespace tandem

@@ -18,7 +18,8 @@ absl::Status Ops::PackWeight(Stream& stream, const PackedMatrix& dst,
   return DoPackWeight(stream, dst, sources, scales);
 }
 
-// A call without work reaches no backend, so that none has to think of empty tensors.
+// A call without work, here as in all ops, is not passed on: no backend has to handle empty
+// tensors.
 absl::Status Ops::Embedding(Stream& stream, const EmbeddingArgs& args) {
   RETURN_IF_ERROR(Annotate(validate::Check(args), "embedding"));
   return args.token_ids.empty() ? absl::OkStatus() : DoEmbedding(stream, args);

@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// The largest calls that a user of Ops will make.
+// The sizes that no call of a user of Ops exceeds.
 struct WorkLimits {
   int32_t max_tokens = 0;      // T
   int32_t max_sequences = 0;   // S
@@ -20,7 +20,7 @@ struct WorkLimits {
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   int32_t vocab_size = 0;
-  int32_t max_context_tokens = 0;  // of one sequence
+  int32_t max_context_tokens = 0;  // of any one sequence
   int64_t max_total_tokens = 0;    // contexts of all sequences together
   SplitMode splits = SplitMode::kBalanced;
   bool has_coded_weights = false;  // some weights are codes (weight_format.h)
@@ -28,21 +28,21 @@ struct WorkLimits {
 
 // Everything that a forward pass computes. Each public call checks shapes, dtypes and ranges once
 // for all backends (INVALID_ARGUMENT names the argument, what it is and what it must be), then
-// hands over to the backend. Batch-invariant (P2): what is computed for one row depends on that
-// row and its context alone, not on the other rows, the chunking or the number of threads. On CUDA
-// that holds but for large matrix products, which a library computes (docs/cuda.md).
-// Thread: one at a time. Work beside it, as packing beside forward passes, has its own instance.
-// But ConvertKv keeps nothing in between: any thread may call it, with a stream of its own.
+// calls the backend. Batch-invariant (P2): what is computed for one row depends on that row and its
+// context alone, not on the other rows, the chunking or the number of threads. On CUDA large matrix
+// products are the exception, since a library computes them (docs/cuda.md). Thread: one at a time.
+// Concurrent work, such as packing beside forward passes, has its own instance. Only ConvertKv may
+// be called by any thread, with a stream of its own, as it keeps no state.
 class Ops {
  public:
   virtual ~Ops() = default;
 
-  // In what type activations between two matrices of `weights` are best kept: one that ops take as
-  // `act` beside f32. CPU: f32.
+  // The type in which activations between two matrices of type `weights` are best kept: one that
+  // ops take as `act` beside f32. CPU: f32.
   virtual DType ActivationType(DType weights) const = 0;
-  // Makes the memory that calls within `limits` work in, so that none of them allocates. Without
-  // it, and beyond it, memory grows as calls need it, and as Sample needs it to bring rows that
-  // were not planned. RESOURCE_EXHAUSTED with the size.
+  // Allocates the memory that calls within `limits` need, so that none of them allocates. Without
+  // this, or beyond the limits, memory grows as calls need it; Sample also grows it to upload rows
+  // that were not planned. RESOURCE_EXHAUSTED with the size.
   virtual absl::Status Reserve(const WorkLimits& limits) = 0;
   // Bytes that PlanPrefill and PlanSample of one step within the reserved limits add to its
   // staging.
@@ -50,11 +50,11 @@ class Ops {
 
   // Bytes of a packed weight [n, k].
   virtual int64_t PackedBytes(WeightFormat format, int64_t n, int64_t k) const = 0;
-  // Packs `sources`, each [n_i, k] row-major, stacked in order: sum(n_i) = dst.n. They are of the type
-  // of dst.format; codes come with `scales` [dst.n, groups of 32 of k] f32, finite and not negative, which are
-  // rounded to bf16. int8 also takes f32, f16 or bf16, all of one type, and quantises them.
-  // INVALID_ARGUMENT where a float, of 8 bits, too, is infinite or no number. They may lie on the host, and may be let go once the
-  // stream has been synchronized.
+  // Packs `sources`, each [n_i, k] row-major, stacked in order: sum(n_i) = dst.n. They are of the
+  // type of dst.format; codes come with `scales` [dst.n, groups of 32 of k] f32, finite and not
+  // negative, which are rounded to bf16. int8 also takes f32, f16 or bf16, all of one type, and
+  // quantises them. INVALID_ARGUMENT where a float, including an 8-bit one, is infinite or NaN.
+  // Sources may lie on the host, and may be freed once the stream has been synchronized.
   absl::Status PackWeight(Stream& stream, const PackedMatrix& dst,
                           std::span<const TensorView> sources, const TensorView& scales = {});
 
@@ -62,18 +62,20 @@ class Ops {
   absl::Status RmsNorm(Stream& stream, const RmsNormArgs& args);
   absl::Status Rope(Stream& stream, const RopeArgs& args);
   absl::Status Gemm(Stream& stream, const GemmArgs& args);
-  // Chooses ahead how Gemm computes with such arguments, where there is a choice that takes time.
-  // Nothing is computed.
+  // Chooses ahead how Gemm will compute with such arguments, where that choice takes time. Nothing
+  // is computed.
   absl::Status PrepareGemm(const GemmArgs& args);
   absl::Status SiluMul(Stream& stream, const SiluMulArgs& args);
   absl::Status StoreKv(Stream& stream, const StoreKvArgs& args);
-  // Rope, then StoreKv of the rotated k: one pass where the backend can.
+  // Rope, then StoreKv of the rotated k, in one pass where the backend can.
   absl::Status RopeStoreKv(Stream& stream, const RopeArgs& rope, const StoreKvArgs& store);
-  // Adds what the plan needs on the device to `staging`, which goes up with the step's arrays.
+  // Plans a prefill. Adds what the plan needs on the device to `staging`, which is uploaded with
+  // the step's arrays.
   absl::StatusOr<AttentionPlan> PlanPrefill(const AttentionArgs& args, StepStaging& staging);
   absl::StatusOr<AttentionPlan> PlanDecode(Stream& stream, const AttentionArgs& args);
   absl::Status AttentionPrefill(Stream& stream, const AttentionArgs& args);
-  // As prefill, every q_len 1: spread over the context rather than over the queries.
+  // As AttentionPrefill with every q_len 1, but in parallel over the context rather than over the
+  // queries.
   absl::Status AttentionDecode(Stream& stream, const AttentionArgs& args);
   absl::Status ColumnMass(Stream& stream, const ColumnMassArgs& args);
   absl::Status CopyBlocks(Stream& stream, const CopyBlocksArgs& args);
@@ -81,9 +83,10 @@ class Ops {
   absl::Status GatherBlocks(Stream& stream, const MoveBlocksArgs& args);
   absl::Status ScatterBlocks(Stream& stream, const MoveBlocksArgs& args);
   absl::Status ConvertKv(Stream& stream, const ConvertKvArgs& args);
-  // Adds what `rows` ask for to `staging`, likewise. They are checked by Sample.
+  // Adds what `rows` ask for to `staging`, which is uploaded with the step's arrays. Sample checks
+  // the rows.
   SamplePlan PlanSample(std::span<const SampleRow> rows, StepStaging& staging);
-  // Returns when `args.out` is filled.
+  // Samples a token per row; returns when `args.out` is filled.
   absl::Status Sample(Stream& stream, const SampleArgs& args);
 
  private:

@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-// What every backend answers when a row of Ops::Sample has no token.
+// The errors of every backend when a row of Ops::Sample has no token.
 
 inline absl::Status OverflowedRow(size_t row) {
   return Internal("sample: logits of row {} hold a NaN or an infinity: the model overflowed", row);

@@ -31,13 +31,13 @@ struct SplitRule {
   // cuts are the same in every batch.
   SplitMode mode = SplitMode::kBalanced;
   int32_t unit_tokens = 0;
-  int32_t pair_cost = 0;  // to begin and to end a pair, in units
+  int32_t pair_cost = 0;  // of beginning and ending a pair, in units
   int32_t num_kv_heads = 0;
   int32_t num_parts = 0;
-  int32_t window = 0;  // 0: all
+  int32_t window = 0;  // 0: all keys are seen
 };
 
-// Keys of a unit in either mode, and what beginning a pair costs against a unit of kBalanced.
+// The keys of a unit in each SplitMode, and the cost of a pair in kBalanced.
 inline constexpr int32_t kBalancedUnitTokens = 64;
 inline constexpr int32_t kFixedUnitTokens = 512;
 inline constexpr int32_t kBalancedPairCost = 2;
@@ -74,20 +74,21 @@ TANDEM_HOST_DEVICE inline KeyRange VisibleKeys(const SplitRule& rule, int32_t co
   return {cut ? context_len - rule.window : 0, context_len};
 }
 
-// The units that hold them. An empty context has one unit, with nothing in it, so that its output
-// has a part that writes it.
+// The units that hold the visible keys. An empty context has one unit, with nothing in it, so that
+// some part writes its output.
 TANDEM_HOST_DEVICE inline UnitRange VisibleUnits(const SplitRule& rule, int32_t context_len) {
   if (context_len <= 0) return {0, 1};
   const KeyRange keys = VisibleKeys(rule, context_len);
   return {keys.begin / rule.unit_tokens, (keys.end - 1) / rule.unit_tokens + 1};
 }
 
-// What all pairs of a sequence cost.
+// The cost of all pairs of a sequence, in units.
 TANDEM_HOST_DEVICE inline int64_t SequenceCost(const SplitRule& rule, int32_t context_len) {
   return int64_t{rule.num_kv_heads} * (rule.pair_cost + VisibleUnits(rule, context_len).size());
 }
 
-// The line of cost of a step. starts[s] is where sequence s begins, starts[num_sequences] the end.
+// The line of cost of a step: sequence s begins at starts[s], and the line ends at
+// starts[num_sequences].
 struct SplitLine {
   const int64_t* starts;        // [num_sequences + 1], strictly rising from 0
   const int32_t* context_lens;  // [num_sequences]
@@ -105,15 +106,15 @@ inline void FillSplitStarts(const SplitRule& rule, const int32_t* context_lens,
   }
 }
 
-// Cost of each part, the last ones may have less.
+// The cost of each part; the last parts may have less.
 TANDEM_HOST_DEVICE inline int64_t SplitPayload(const SplitRule& rule, int64_t total) {
   const int64_t payload = (total + rule.num_parts - 1) / rule.num_parts;
   return payload > 0 ? payload : 1;
 }
 
-// What one worker does: the pairs [first_pair, first_pair + num_pairs), of the first one from
+// The work of one part: the pairs [first_pair, first_pair + num_pairs), of the first one from
 // unit_begin on, of the last one up to unit_end. A pair is sequence * num_kv_heads + kv_head.
-// Aligned, so that a device reads it at once.
+// Aligned, so that a device reads it in one load.
 struct alignas(16) SplitPart {
   int32_t first_pair;
   int32_t num_pairs;  // 0: nothing
@@ -121,8 +122,8 @@ struct alignas(16) SplitPart {
   int32_t unit_end;
 };
 
-// A position on the line: a pair and the unit of it, counted from the first that is seen; negative
-// inside the pair's cost.
+// A position on the line of cost: a pair, and its unit counted from the first that is seen;
+// negative inside the pair's own cost.
 struct SplitPoint {
   int32_t pair;
   int32_t unit;
@@ -155,7 +156,7 @@ TANDEM_HOST_DEVICE inline SplitPart MakeSplitPart(const SplitRule& rule, const S
   if (begin >= end) return {0, 0, 0, 0};
   const SplitPoint first = LocateOnLine(rule, line, begin);
   SplitPoint last = LocateOnLine(rule, line, end - 1);
-  const bool ends_before = last.unit < 0;  // with the pair before it
+  const bool ends_before = last.unit < 0;  // with the pair before last.pair
   if (ends_before) --last.pair;
   if (last.pair < first.pair) return {0, 0, 0, 0};
   const UnitRange first_units =
@@ -169,18 +170,19 @@ TANDEM_HOST_DEVICE inline SplitPart MakeSplitPart(const SplitRule& rule, const S
 // The partial results of a pair, in the order of the keys.
 struct PairPartials {
   int32_t count;       // 1: there are none, the pair is one piece
-  int32_t first_slot;  // of the first
-  int32_t later_slot;  // of the k-th after it: later_slot + k
+  int32_t first_slot;  // the slot of the first partial result
+  int32_t later_slot;  // slot of the k-th after the first: later_slot + k
 
   TANDEM_HOST_DEVICE int32_t Slot(int32_t k) const { return k == 0 ? first_slot : later_slot + k; }
 };
 
-// In kBalanced, part i has slot i for a piece that another part began, and slot num_parts + i for
-// one that another part goes on with. In kFixed a unit's slot is its place on the line.
+// In kBalanced, part i has slot i for a piece of a pair that an earlier part began, and slot
+// num_parts + i for one of a pair that a later part continues. In kFixed a unit's slot is its place
+// on the line of cost.
 TANDEM_HOST_DEVICE inline PairPartials PartialsOfPair(const SplitRule& rule, const SplitLine& line,
                                                       int32_t pair) {
   const int32_t seq = pair / rule.num_kv_heads;
-  const int64_t total = line.total();  // these first, so that a device asks for all at once
+  const int64_t total = line.total();  // all loads first, so that a device overlaps them
   const int64_t start = line.starts[seq];
   const int32_t units = VisibleUnits(rule, line.context_lens[seq]).size();
   const int64_t first_unit =
@@ -194,7 +196,7 @@ TANDEM_HOST_DEVICE inline PairPartials PartialsOfPair(const SplitRule& rule, con
   return {last - first + 1, rule.num_parts + first, first};
 }
 
-// Slots that a step with contexts of `total_tokens` together needs at most.
+// The most slots that a step needs whose contexts have `total_tokens` together.
 inline int64_t MaxSplitSlots(const SplitRule& rule, int64_t num_sequences, int64_t total_tokens) {
   if (rule.mode == SplitMode::kBalanced) return int64_t{2} * rule.num_parts;
   return rule.num_kv_heads * (num_sequences + total_tokens / rule.unit_tokens);
@@ -206,7 +208,7 @@ struct SplitPiece {
   int32_t context_len;
   int32_t unit_begin;
   int32_t unit_end;
-  int32_t slot;  // of its partial result; -1: it is the whole pair
+  int32_t slot;  // of the partial result; -1: the piece is the whole pair
 };
 
 // Goes through the pieces of a part, in the order of the line:
@@ -225,7 +227,7 @@ class SplitWalk {
         last_unit_end_(part.unit_end) {}
 
   TANDEM_HOST_DEVICE bool Done() const { return pair_ == end_pair_; }
-  // The sequence of the next piece, before it is taken.
+  // The sequence of the piece that Next will return.
   TANDEM_HOST_DEVICE int32_t Sequence() const { return pair_ / rule_.num_kv_heads; }
 
   TANDEM_HOST_DEVICE bool Next(SplitPiece* piece) {

@@ -7,10 +7,9 @@
 namespace tandem {
 
 // A small array of a step: the host writes it, checks it and plans with it, kernels read it. Reads
-// like a std::span of the host's copy. `device()` is the same content where kernels find it; null
-// before it was copied there, and then the op that is given the array does so itself. A step
-// stages all its arrays in one copy (kernels/step_staging.h).
-// Owns nothing.
+// like a std::span of the host's copy. `device()` is the same content where kernels find it, or
+// null while it has not been copied there; an op that is given such an array copies it itself. A
+// step stages all its arrays in one copy (kernels/step_staging.h). Owns nothing.
 template <class T>
 class StagedSpan {
  public:

@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// Where a tensor lies, its type and its shape; owns nothing. Rows (dimension 0) may be apart by
+// A view of a tensor: its memory, type and shape; owns nothing. Rows (dimension 0) may be apart by
 // more than their length, so that q, k and v can be slices of one fused projection; all inner
 // dimensions are contiguous. A null `data` means "absent" where an op says that a tensor is
 // optional.

@@ -30,7 +30,7 @@ absl::Status CheckRange(std::string_view name, size_t row, float value, std::str
   return InvalidArgument("rows[{}].{} is {}, must be {}", row, name, value, range);
 }
 
-// That no token has two biases is not looked at, because sorting them for every token would cost
+// The biases are not checked for tokens that occur twice: sorting them for every token would cost
 // more than applying them.
 absl::Status CheckConstraints(const SampleRow& r, size_t row, int64_t vocab) {
   if (r.given_token < -1 || r.given_token >= vocab) {
@@ -79,7 +79,8 @@ absl::Status CheckRow(const SampleRow& r, size_t row, int64_t vocab) {
   return CheckIds(fmt::format("rows[{}].output_ids", row), r.output_ids, vocab);
 }
 
-// The lists are long where a context is pruned, so that this is linear in them.
+// Checks that no target is written twice or read. Linear in the lists, which are long where a
+// context is pruned.
 absl::Status CheckTargets(const CopyTokensArgs& a, int64_t num_slots) {
   std::vector<bool> written(static_cast<size_t>(num_slots));
   for (int32_t slot : a.to) {
@@ -96,7 +97,7 @@ absl::Status CheckTargets(const CopyTokensArgs& a, int64_t num_slots) {
   return absl::OkStatus();
 }
 
-// Whether [first, first + count) lies in a block of `block_tokens`.
+// Checks that tokens [first, first + count) lie in a block of `block_tokens`.
 absl::Status CheckTokens(std::string_view name, int32_t first, int32_t count,
                          int32_t block_tokens) {
   if (first >= 0 && count > 0 && first <= block_tokens - count) return absl::OkStatus();

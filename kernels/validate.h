@@ -7,9 +7,9 @@
 #include "kernels/op_args.h"
 #include "kernels/validate_checks.h"
 
-// What every op refuses, the same for all backends: INVALID_ARGUMENT naming the argument, what it
-// is and what it must be. Cheap beside the op: shapes, types, overlaps and the range of indices;
-// never the values of a tensor.
+// The checks of every op's arguments, the same for all backends: INVALID_ARGUMENT naming the
+// argument, what it is and what it must be. They are cheap beside the op: shapes, types, overlaps
+// and the range of indices, never the values of a tensor.
 
 namespace tandem::validate {
 

@@ -81,7 +81,7 @@ int64_t LongestContext(const AttentionArgs& a) {
                                 : *std::max_element(a.context_lens.begin(), a.context_lens.end());
 }
 
-// What attention may report beside its result.
+// Checks lse and block_mass, which attention may report beside its output.
 absl::Status CheckReports(const AttentionArgs& a, QueryRows query_rows) {
   if (a.lse.present()) {
     RETURN_IF_ERROR(CheckTensor("lse", a.lse, DType::kF32, {a.q.shape[0], a.q.shape[1]}));

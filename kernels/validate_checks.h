@@ -9,25 +9,26 @@
 #include "absl/status/status.h"
 #include "kernels/op_args.h"
 
-// What the checks of several ops are made of (kernels/validate.h).
+// Checks that those of several ops (kernels/validate.h) share.
 
 namespace tandem::validate {
 
 inline constexpr int64_t kAny = -1;
 
-// In what type a backend takes activations beside weights of a type (Ops::ActivationType).
+// The type in which a backend keeps activations beside weights of a type (Ops::ActivationType).
 using ActivationTypeOf = absl::FunctionRef<DType(DType weights)>;
 
 bool IsFloat(DType dtype);
 
-// `shape` holds kAny where every extent is right. A tensor without elements needs no memory.
+// Checks type and shape; `shape` holds kAny where every extent is right. A tensor without elements
+// needs no memory.
 absl::Status CheckTensor(std::string_view name, const TensorView& tensor, DType dtype,
                          std::initializer_list<int64_t> shape);
-// A tensor of activations, in any type that the backend takes.
+// Checks a tensor of activations, which may have any type that the backend takes.
 absl::Status CheckActivation(std::string_view name, const TensorView& tensor,
                              ActivationTypeOf activation_type,
                              std::initializer_list<int64_t> shape);
-// True also for slices of one fused tensor whose columns are apart: those share no element.
+// Whether no element is shared. True also for slices of one fused tensor whose columns are apart.
 bool Disjoint(const TensorView& a, const TensorView& b);
 absl::Status CheckPool(const KvPoolView& pool);
 absl::Status CheckIndex(std::string_view name, int64_t value, int64_t count);

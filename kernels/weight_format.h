@@ -44,21 +44,22 @@ constexpr uint16_t NearestBf16(float value) {
 }
 constexpr float FloatOfBf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
-// What an e4m3 stands for: its sign, exponent and fraction as an f32 are 2^-120 times it. Not for a NaN.
+// The value of an e4m3 code that is not NaN: its sign, exponent and fraction placed in an f32 give
+// 2^-120 times the value.
 constexpr float FloatOfF8(uint8_t code) {
   const uint32_t bits = uint32_t{code & 0x80u} << 24 | uint32_t{code & 0x7fu} << 20;
   return std::bit_cast<float>(bits) * 0x1p120f;
 }
 constexpr bool IsF8NaN(uint8_t code) { return (code & 0x7f) == 0x7f; }
 
-// Bytes per element, with the share of a scale; no padding is counted.
+// Bytes per element, including its share of a scale; no padding is counted.
 constexpr double BytesPerElement(WeightFormat format) {
   const auto code_bytes = static_cast<double>(SizeOf(format.dtype()));
   const auto scale_bytes = static_cast<double>(SizeOf(DType::kBF16));
   return format.has_codes() ? code_bytes + scale_bytes / kCodeGroupInputs : code_bytes;
 }
 
-// "f32", "f16", "bf16", "int8", "f8e4m3".
+// The format's name: "f32", "f16", "bf16", "int8", "f8e4m3".
 constexpr std::string_view Name(WeightFormat format) {
   return format.dtype() == DType::kI8 ? "int8" : Name(format.dtype());
 }

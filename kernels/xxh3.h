@@ -2,18 +2,19 @@
 
 #include <cstdint>
 
-// The constants of XXH3 64-bit with seed 0, of its specification (xxhash_spec.md of the reference's
-// repository, version 0.2.0), for the copies of each backend that hash as they go. An input of more
-// than 240 bytes: eight 64-bit accumulators; stripes of 64 bytes, one word for each; blocks of 16
-// stripes. Within a block what the stripes add does not depend on the accumulators; the end of a
-// block scrambles them. base/hash.h has the hash of bytes that are only read.
+// The constants of XXH3 64-bit with seed 0, from its specification (xxhash_spec.md of the
+// reference's repository, version 0.2.0), for the backends' copies that hash as they go. An input
+// of more than 240 bytes is hashed in eight 64-bit accumulators: a stripe is 64 bytes, one word for
+// each accumulator, and a block 16 stripes. Within a block what the stripes add does not depend on
+// the accumulators; the end of a block scrambles them. base/hash.h has the hash of bytes that are
+// only read.
 namespace tandem::xxh3 {
 
 inline constexpr int kLanes = 8;  // accumulators, and words of a stripe
 inline constexpr uint64_t kStripeBytes = 64;
 inline constexpr uint64_t kBlockBytes = 1024;
 inline constexpr int kBlockStripes = 16;
-inline constexpr uint64_t kShortBytes = 240;  // the most that has no accumulators
+inline constexpr uint64_t kShortBytes = 240;  // longest input that is hashed without accumulators
 
 inline constexpr uint64_t kPrime32_1 = 0x9e3779b1;
 inline constexpr uint64_t kPrime32_2 = 0x85ebca77;
@@ -28,7 +29,7 @@ inline constexpr uint64_t kAvalanche = 0x165667919e3779f9;
 struct Words {
   uint64_t of[24];
 };
-// What the accumulators begin with, in the first eight.
+// The accumulators' initial values, in the first eight words.
 inline constexpr Words kFirst = {{kPrime32_3, kPrime64_1, kPrime64_2, kPrime64_3, kPrime64_4,
                                   kPrime32_2, kPrime64_5, kPrime32_1}};
 // The default secret, in little-endian words.
@@ -39,7 +40,8 @@ inline constexpr Words kSecret = {
      0x3f349ce33f76faa8, 0x1d4f0bc7c7bbdcf9, 0x3159b4cd4be0518a, 0x647378d9c97e9fc8,
      0xc3ebd33483acc5ea, 0xeb6313faffa081c5, 0x49daf0b751dd0d17, 0x9e68d429265516d3,
      0xfca1477d58be162b, 0xce31d07ad1b8f88f, 0x280416958f3acb45, 0x7e404bbbcafbd7af}};
-// Where in the secret, in bytes: stripe i of a block begins at 8 * i.
+// Offsets in the secret, in bytes, for each use but the stripes: stripe i of a block begins at 8 *
+// i.
 inline constexpr int kScrambleSecret = 128;
 inline constexpr int kLastStripeSecret = 121;
 inline constexpr int kMergeSecret = 11;

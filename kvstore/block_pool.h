@@ -68,7 +68,7 @@ class IdleObserver {
 };
 
 // Reference counts and the free list of `num_blocks` blocks. It knows ids and no memory. The block
-// that was freed last is allocated first, because its memory is most likely in a cache.
+// that was freed last is allocated first, because its memory is most likely in a processor cache.
 // Thread: engine.
 class BlockPool {
  public:
@@ -77,7 +77,7 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // Empty when no block is free.
+  // Allocates a block and pins it. Empty when no block is free.
   std::optional<BlockRef> Allocate(PinKind kind = PinKind::kTable);
 
   // nullptr removes the observer. It must outlive the pool or be removed before.
@@ -101,7 +101,7 @@ class BlockPool {
  private:
   friend class BlockRef;
 
-  // The number of blocks in each of these states.
+  // The number of blocks in each state; a block can be in several.
   struct Sums {
     int32_t shared = 0;
     int32_t cached = 0;

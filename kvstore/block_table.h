@@ -45,7 +45,8 @@ class BlockTable {
   // Frees the blocks that hold none of the tokens [0, num_tokens).
   void Truncate(int64_t num_tokens);
 
-  // Frees block `index`. What lies behind it moves forward by one block, without being copied.
+  // Frees block `index` of the table. The blocks behind it move forward by one index; no KV is
+  // copied.
   void Remove(int32_t index);
 
   // The slot of the token at `position` in the pool: block * block_tokens + offset.
@@ -64,7 +65,7 @@ class BlockTable {
  private:
   int32_t block_tokens_;
   std::vector<BlockRef> blocks_;
-  std::vector<int32_t> ids_;  // ids_[i] == blocks_[i].id(), as the kernels read it
+  std::vector<int32_t> ids_;  // ids_[i] == blocks_[i].id(): the array that the kernels read
 };
 
 // Returns the distinct blocks that are in `tables` and in no other table, in rising order.

@@ -8,7 +8,7 @@ namespace tandem {
 
 enum class EvictionKind : uint8_t { kLru, kCostAware };
 
-// "lru", "cost_aware".
+// The name of a policy: "lru" or "cost_aware".
 std::string_view Name(EvictionKind kind);
 
 // What a policy may consider about one cached block.

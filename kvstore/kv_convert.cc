@@ -3,8 +3,9 @@
 #include <algorithm>
 
 namespace tandem {
-// A conversion never narrows the dtype, unless it quantises, which it does from f32 too. So the largest
-// extent is the one of the largest block.
+// A conversion never narrows the type, except to a quantised type, which f32 can become, too. So
+// the largest extent has f32 if `to` is quantised, else the type of `to`, and in both cases the
+// largest block.
 int64_t LargestExtentBytesTo(const KvLayout& to) {
   KvLayout from = to;
   if (Quantises(DType::kF32, to.dtype)) from.dtype = DType::kF32;

@@ -19,7 +19,7 @@ struct TokenSpan {
   int32_t end = 0;
 };
 
-// One layer of block `block` of a sequence.
+// The KV of one layer in block `block` of a sequence.
 struct SequenceExtent {
   std::span<const std::byte> bytes;
   int32_t layer = 0;

@@ -34,7 +34,7 @@ struct DumpHeader {
   uint8_t quality = 0;
   uint16_t zero = 0;
   char codec[16] = {};
-  uint64_t hash = 0;  // of what precedes, the id and the records (HashOfDump)
+  uint64_t hash = 0;  // of the fields before it, the id and the records (HashOfDump)
 };
 static_assert(sizeof(DumpHeader) == kKvDumpHeaderBytes);
 constexpr size_t kDumpHashAt = offsetof(DumpHeader, hash);
@@ -50,13 +50,15 @@ struct RecordHeader {
 };
 static_assert(sizeof(RecordHeader) == kKvDumpRecordBytes);
 
-// `head` is the header and the id behind it. Each hash is the seed of the next.
+// The hash of a dump, where `head` is the header and the id behind it. The hash of each part is the
+// seed for the next part.
 uint64_t HashOfDump(std::span<const std::byte> head, std::span<const std::byte> records) {
   const uint64_t header = Hash64(head.first(kDumpHashAt));
   return Hash64(records, Hash64(head.subspan(kKvDumpHeaderBytes), header));
 }
 
-// A type that KV does not have for a byte that is none.
+// The type that `byte` names. For a byte that names none it is one that KV cannot have, so that
+// checking the layout rejects it.
 DType DTypeOf(uint8_t byte) {
   return byte <= static_cast<uint8_t>(DType::kK4V3) ? static_cast<DType>(byte) : DType::kI32;
 }
@@ -125,7 +127,7 @@ absl::StatusOr<KvDumpHeader> ReadHeader(const DumpHeader& header, std::span<cons
   return read;
 }
 
-// The parts of a record, whose place in the file was checked.
+// The sizes of K and V in a record whose layer, block and number of tokens were checked.
 absl::StatusOr<ExtentParts> PartsOfRecord(const KvDumpHeader& header, const RecordHeader& record,
                                           std::span<const std::byte> payload) {
   const KvLayout& layout = header.layout;

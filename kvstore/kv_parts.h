@@ -8,13 +8,13 @@
 
 namespace tandem {
 
-// What the KV of one layer took in a hand-off, K and V apart. `wire_bytes` are payloads, without the
-// headers of wire frames.
+// The sizes of the KV of one layer in a hand-off, K and V separately. `wire_bytes` counts payloads,
+// without the headers of wire frames.
 struct KvLayerParts {
   PartBytes k;
   PartBytes v;
-  int32_t blocks = 0;      // that were posted
-  int32_t raw_blocks = 0;  // of these, those that were sent without a codec
+  int32_t blocks = 0;      // number of blocks that were posted for sending
+  int32_t raw_blocks = 0;  // number of blocks that were sent without a codec
 
   void Add(const ExtentParts& extent) {
     k.Add(extent.k);
@@ -25,12 +25,12 @@ struct KvLayerParts {
   friend bool operator==(const KvLayerParts&, const KvLayerParts&) = default;
 };
 
-// One element for each layer in order; those behind the last one that was posted are missing. What was posted
-// again after a lost stream counts again.
+// The sizes of each layer in order, up to the last layer of which a block was posted. Blocks that
+// were posted again after a lost stream count again.
 using KvParts = std::vector<KvLayerParts>;
 
-// The parts of an extent of `layout` that is sent as it lies in the pool. Its first `tokens` tokens are
-// KV, and what else it has counts on the wire alone.
+// The sizes of K and V in an extent of `layout` that is sent as it lies in the pool. Its first
+// `tokens` tokens count as KV, and all of its bytes count on the wire.
 ExtentParts PartsOfRawExtent(const KvLayout& layout, int32_t tokens);
 
 }  // namespace tandem

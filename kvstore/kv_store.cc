@@ -28,7 +28,7 @@ struct KvStore::HostSide {
         swap({store.pool_, store.cache_, mover, *copier}, copier->raw_shape(),
              store.layout().block_tokens) {}
 
-  const std::unique_ptr<StoreEncoder> encoder;  // null: KV lies raw
+  const std::unique_ptr<StoreEncoder> encoder;  // null: the host tier keeps KV raw
   const std::unique_ptr<Copier> copier;
   PrefixMover mover;
   SwapSpace swap;
@@ -53,7 +53,8 @@ absl::StatusOr<std::unique_ptr<KvStore>> KvStore::Create(const KvStoreOptions& o
     return InvalidArgument("KV pool of {} blocks: give between 1 and {}", options.num_blocks,
                            kMaxBlocks);
   }
-  // The pool is not filled in here, because a page costs memory only once a token is stored in it.
+  // The memory of the pool is not touched here, because a page costs physical memory only once a
+  // token is stored in it.
   const auto bytes = static_cast<size_t>(layout.BlockBytes()) * options.num_blocks;
   auto memory = options.shared ? device.AllocateShared(bytes) : device.Allocate(bytes);
   if (!memory.ok()) {
@@ -111,7 +112,7 @@ std::span<std::byte> KvStore::Extent(int32_t layer, BlockId block) const {
   return {view().Extent(layer, block.value()), static_cast<size_t>(layout().ExtentBytes())};
 }
 
-// Allocation.
+// The allocation of blocks.
 
 absl::Status KvStore::MakeFree(int32_t num_blocks) {
   if (cache_.MakeFree(num_blocks)) return absl::OkStatus();
@@ -130,7 +131,8 @@ absl::Status KvStore::MakeWritable(BlockTable& table, int64_t begin, int64_t end
   ASSIGN_OR_RETURN(std::vector<BlockCopy> asked, table.MakeWritable(pool_, begin, end));
   for (BlockCopy& copy : asked) {
     copies.pairs.push_back({.from = copy.from.id().value(), .to = copy.to.value()});
-    // The last table to write uses the block without a copy, which another pin would prevent.
+    // A source that other tables still hold gets no pin here. Such a pin would count as another
+    // user, and the last of these tables to write would copy the block instead of using it.
     const bool in_other_tables = pool_.pins(copy.from.id()).tables > 1;
     if (!in_other_tables) copies.kept.push_back(std::move(copy.from));
   }
@@ -148,7 +150,7 @@ int32_t KvStore::BlocksGivenBack(std::span<const BlockTable> tables) const {
   return static_cast<int32_t>(held.size() - std::ranges::count_if(held, is_copied));
 }
 
-// Prefix cache.
+// The methods of the prefix cache.
 
 PrefixKey KvStore::NewKey(std::string_view salt) { return cache_.NewKey(salt); }
 
@@ -214,7 +216,7 @@ absl::Status KvStore::Restore(PrefixKey& key, std::span<const int32_t> tokens) {
 
 void KvStore::ClearCache() { cache_.Clear(); }
 
-// Swap.
+// Swapping sequences to the host and back.
 
 absl::StatusOr<SwapId> KvStore::SwapOut(std::vector<BlockTable>& tables) {
   if (host_ == nullptr) return ResourceExhausted("there is no host tier to swap to");
@@ -226,7 +228,8 @@ std::optional<int32_t> KvStore::BlocksToSwapOut(std::span<const BlockTable> tabl
   return host_->swap.BlocksToSwapOut(tables);
 }
 
-// Swap ids exist only in a store with a host tier, so `host_` is not nullptr here.
+// Swap ids exist only in a store with a host tier, so `host_` is not nullptr in the methods that
+// take one.
 
 int32_t KvStore::BlocksToSwapIn(SwapId id) const { return host_->swap.BlocksToSwapIn(id); }
 
@@ -249,7 +252,7 @@ std::vector<KvCompletion> KvStore::Poll() {
   return completions;
 }
 
-// Counts.
+// Statistics and self-checks.
 
 KvStats KvStore::stats() const {
   KvStats stats = {.total_blocks = pool_.num_blocks(),

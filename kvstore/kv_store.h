@@ -35,8 +35,8 @@ struct KvStoreOptions {
   PrefixCaching prefix_caching = PrefixCaching::kOn;
   EvictionKind eviction = EvictionKind::kLru;
   int64_t host_bytes = 0;  // budget of the host tier, allocated at start; 0: no host tier
-  CodecId host_codec = CodecId::kRaw;  // how KV lies there
-  PrefixJournal* journal = nullptr;    // of the prefix cache; outlives the store; may be nullptr
+  CodecId host_codec = CodecId::kRaw;  // how KV is encoded in the host tier
+  PrefixJournal* journal = nullptr;    // records the prefix cache; outlives the store; may be null
   bool shared = false;  // the pool is memory that other processes can open (Device::Share)
 };
 
@@ -51,27 +51,27 @@ struct KvStats {
   int64_t copied_blocks = 0;  // by copy-on-write; this and the next three count since the start
   int64_t evicted_blocks = 0;
   int64_t hit_tokens = 0;    // prompt tokens that were attached from the prefix cache
-  int64_t query_tokens = 0;  // prompt tokens that were looked up
+  int64_t query_tokens = 0;  // prompt tokens that were looked up in the prefix cache
   int64_t host_budget_bytes = 0;
   int64_t host_used_bytes = 0;
   int32_t host_prefix_blocks = 0;  // blocks in the host tier for the prefix cache
-  int32_t swapped_blocks = 0;      // blocks in the host tier of swapped sequences
-  int64_t swapped_out_blocks = 0;  // this and the following count since the start
+  int32_t swapped_blocks = 0;      // blocks of swapped sequences in the host tier
+  int64_t swapped_out_blocks = 0;  // this and all fields below count since the start
   int64_t swapped_in_blocks = 0;
   int64_t demoted_blocks = 0;
   int64_t restored_blocks = 0;
   int64_t host_dropped_blocks = 0;  // evicted from the host tier, or refused by it for lack of room
-  int64_t host_raw_bytes = 0;  // KV that was encoded for the host tier, before and after; 0 where
-  int64_t host_stored_bytes = 0;  // it lies there raw
+  int64_t host_raw_bytes = 0;     // KV encoded for the host tier, before encoding; 0 without codec
+  int64_t host_stored_bytes = 0;  // KV encoded for the host tier, after encoding; 0 without codec
   int64_t host_unfit_blocks =
-      0;  // were not kept: too large once encoded, or before there were tables
+      0;  // blocks that the host tier did not keep: too large once encoded, or no tables yet
 };
 
-// The copies that copy-on-write requires, of several tables.
+// The block copies that copy-on-write requires, gathered from several block tables.
 struct BlockCopies {
   std::vector<BlockPair> pairs;  // no block is both a source and a target
-  // Sources that no table holds any more. They stay pinned until the copies are queued, because the
-  // pool could otherwise hand one out as the target of another pair.
+  // Sources of copies that no table holds any more. They stay pinned until the copies are queued,
+  // because the pool could otherwise hand one out as the target of another pair.
   std::vector<BlockRef> kept;
 
   void Clear() {
@@ -83,15 +83,15 @@ struct BlockCopies {
 // How much of one sequence the prefix cache holds.
 struct PrefixMatch {
   int64_t device_tokens = 0;  // in full blocks, plus the matching tokens of one further block
-  int32_t device_blocks = 0;  // the number of blocks that hold these tokens
-  int32_t idle_blocks = 0;    // the number of these that only the cache pins
+  int32_t device_blocks = 0;  // the number of blocks that hold device_tokens
+  int32_t idle_blocks = 0;    // the number of device_blocks that only the cache pins
   int64_t host_tokens = 0;    // in full blocks after the last full device block
   int32_t host_blocks = 0;
   bool pending = false;  // the next block is being computed (Expect) or copied from the host
 };
 
-// INVALID_ARGUMENT when nothing computes over KV of that type on the device: quantised types are served
-// on the CPU alone.
+// INVALID_ARGUMENT when `device` has no kernels for the KV type of `layout`: quantised types are
+// served on the CPU alone.
 absl::Status CheckKvType(const KvLayout& layout, const Device& device);
 
 // The KV of one worker: the memory of all blocks, allocated once; the pool that counts them; the
@@ -105,8 +105,9 @@ absl::Status CheckKvType(const KvLayout& layout, const Device& device);
 // order (kvstore/tier/copier.h). Thread: engine. `device` and `compute` must outlive it.
 class KvStore {
  public:
-  // INVALID_ARGUMENT for an invalid layout or size, or as CheckKvType; RESOURCE_EXHAUSTED with the
-  // sizes when the device or the host lacks the memory.
+  // Creates the store and allocates its memory. INVALID_ARGUMENT for an invalid layout or size, or
+  // a KV type that CheckKvType refuses; RESOURCE_EXHAUSTED with the sizes when the device or the
+  // host lacks the memory.
   static absl::StatusOr<std::unique_ptr<KvStore>> Create(const KvStoreOptions& options,
                                                          Device& device, Stream& compute,
                                                          std::function<void()> wake);
@@ -133,19 +134,19 @@ class KvStore {
   absl::Status MakeWritable(BlockTable& table, int64_t begin, int64_t end, BlockCopies& copies);
   // The number of blocks that writing [begin, end) would allocate, including growth of the table.
   int32_t BlocksToWrite(const BlockTable& table, int64_t begin, int64_t end) const;
-  // The number of blocks that would become available if these tables, and no others, were freed.
+  // The number of blocks that would become available if `tables`, and no others, were freed.
   int32_t BlocksGivenBack(std::span<const BlockTable> tables) const;
 
   // Prefix cache. A key holds the chained hashes of one sequence's tokens and grows with them.
   // Prefixes are shared only among sequences with equal salts.
   PrefixKey NewKey(std::string_view salt);
-  // Returns what Attach would find, up to `max_tokens` tokens. Every hit is compared token by
-  // token.
+  // Returns which part of a prefix is cached and Attach would share, up to `max_tokens` tokens.
+  // Every hit is compared token by token.
   PrefixMatch Match(const PrefixKey& key, std::span<const int32_t> tokens,
                     int64_t max_tokens) const;
-  // Shares the cached blocks of that match into `table`, which must be empty, and returns how many
-  // matching tokens they hold. The last block may hold further tokens of another sequence; like
-  // every shared block it is copied before it is written.
+  // Shares the cached device blocks that Match reports into `table`, which must be empty, and
+  // returns how many matching tokens they hold. The last block may hold further tokens of another
+  // sequence; like every shared block it is copied before it is written.
   int64_t Attach(PrefixKey& key, std::span<const int32_t> tokens, int64_t max_tokens,
                  BlockTable& table);
   // Adds the full blocks of the first `num_computed` of `tokens` to the cache, except those that
@@ -159,32 +160,33 @@ class KvStore {
   void Unexpect(SequenceId owner);
   // Starts to copy the blocks that Match reports on the host into free device blocks and the cache;
   // Match reports them as pending until the completion. RESOURCE_EXHAUSTED when the device has no
-  // room, NOT_FOUND when the host has none of them.
+  // room, NOT_FOUND when the host has none of the blocks.
   absl::Status Restore(PrefixKey& key, std::span<const int32_t> tokens);
 
-  // Swap. Starts to copy to the host the blocks that only these tables (and the prefix cache) hold;
-  // blocks in other tables stay pinned on the device. The copied blocks become available when the
-  // copy has ended. Clears `tables`. RESOURCE_EXHAUSTED when the host has no room; then `tables` is
-  // unchanged.
+  // Swaps sequences out: starts to copy to the host the blocks that only `tables` (and the prefix
+  // cache) hold; blocks in other tables stay pinned on the device. The copied blocks become
+  // available when the copy has ended. Clears `tables`. RESOURCE_EXHAUSTED when the host has no
+  // room; then `tables` is unchanged.
   absl::StatusOr<SwapId> SwapOut(std::vector<BlockTable>& tables);
   // The number of blocks that SwapOut would copy; empty when the host has no room for them.
   std::optional<int32_t> BlocksToSwapOut(std::span<const BlockTable> tables) const;
   int32_t BlocksToSwapIn(SwapId id) const;
-  // May be called after the completion of the swap out. RESOURCE_EXHAUSTED when the device has no
-  // room.
+  // Starts to copy a swapped sequence back to the device. May be called after the completion of the
+  // swap out. RESOURCE_EXHAUSTED when the device has no room.
   absl::Status SwapIn(SwapId id);
-  // May be called after the completion of the swap in. Returns the tables with the same content in
-  // other blocks.
+  // May be called after the completion of the swap in. Returns the swapped tables, which have the
+  // same content in other blocks.
   std::vector<BlockTable> TakeSwapped(SwapId id);
-  // Drops the record in any state. Blocks under a copy stay pinned until that has ended, and its
-  // completion is not reported.
+  // Drops the KV of a swapped sequence, in any state. Blocks under a copy stay pinned until the
+  // copy has ended, and its completion is not reported.
   void DropSwapped(SwapId id);
 
   // Returns the copies that ended since the last call. Also starts to copy blocks that are about to
   // be evicted, so it must be called after every step.
   std::vector<KvCompletion> Poll();
 
-  // Frees everything that only the cache holds.
+  // Evicts all blocks that only the prefix cache holds, and drops its blocks on the host that no
+  // copy reads.
   void ClearCache();
 
   KvStats stats() const;
@@ -193,7 +195,7 @@ class KvStore {
   absl::Status CheckInvariants() const;
 
  private:
-  // The parts that exist only with a host tier.
+  // The members that exist only with a host tier.
   struct HostSide;
 
   KvStore(const KvStoreOptions& options, DeviceBuffer memory, Stream& compute);
@@ -205,8 +207,8 @@ class KvStore {
   const KvStoreOptions options_;
   DeviceBuffer memory_;
   Stream& compute_;
-  // Members are destroyed from the last to the first, so each may hold pins or leases of those
-  // above.
+  // Members are destroyed from the last to the first, so each may hold pins or leases of the
+  // members declared before it.
   BlockPool pool_;
   std::unique_ptr<HostPool> host_pool_;
   HostTier host_tier_;

@@ -11,8 +11,8 @@ namespace {
 
 constexpr size_t kFirstSweep = 64;
 
-// Returns the node and its descendants, parents first, without the subtrees where `member` is
-// false.
+// Returns the node and its descendants, parents first, without the subtrees of children for which
+// `member` is false.
 template <typename Member>
 std::vector<PrefixNode*> Subtree(PrefixNode& node, Member member) {
   std::vector<PrefixNode*> nodes = {&node};
@@ -90,7 +90,7 @@ PrefixPath PrefixCache::Find(const PrefixKey& key, std::span<const int32_t> toke
   for (size_t i = 0; i < hashes.size(); ++i) {
     PrefixNode* node = Child(*parent, hashes[i], tokens.subspan(i * size, size));
     if (node == nullptr) break;
-    if (node->restoring && !node->on_device()) {  // even if `max_tokens` ends within this block
+    if (node->restoring && !node->on_device()) {  // reported even if the limit is within this block
       path.restoring = path.host.empty();
       break;
     }
@@ -159,7 +159,8 @@ void PrefixCache::Insert(PrefixKey& key, std::span<const int32_t> tokens, int64_
   key.cursor() = {.blocks = full, .node = i == full ? node->id.serial : 0};
 }
 
-// nullptr when another prefix has the same hash; then this block is not cached.
+// Adds a node below `parent`. Returns nullptr when another prefix has the same hash; then the block
+// is not cached.
 PrefixNode* PrefixCache::NewChild(PrefixNode& parent, uint64_t hash,
                                   std::span<const int32_t> tokens) {
   auto [place, is_new] = nodes_.try_emplace(hash);

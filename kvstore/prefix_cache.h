@@ -24,7 +24,7 @@ namespace tandem {
 
 // The cached blocks of one sequence, in the order of its tokens.
 struct PrefixPath {
-  PrefixNode* end = nullptr;  // the last of `device`, or the root; nullptr when the salt is unknown
+  PrefixNode* end = nullptr;  // the last node of `device`, or the root of the key's salt
   std::vector<PrefixNode*> device;
   PrefixNode* tail = nullptr;  // a further block whose first `tail_tokens` tokens match
   int64_t tail_tokens = 0;
@@ -34,8 +34,8 @@ struct PrefixPath {
 
 // The tree of cached prefixes: one root per salt, one node per full block, found by chained hash
 // and compared by its tokens and its parent's identity, so that a hash collision is never a hit.
-// The eviction policy chooses which idle block is evicted, and PrefixMover what is copied to the
-// host. Thread: engine.
+// The eviction policy chooses which idle block is evicted, and PrefixMover which blocks are copied
+// to the host. Thread: engine.
 class PrefixCache final : public IdleObserver {
  public:
   struct Options {
@@ -56,7 +56,7 @@ class PrefixCache final : public IdleObserver {
   PrefixKey NewKey(std::string_view salt);
 
   PrefixPath Find(const PrefixKey& key, std::span<const int32_t> tokens, int64_t max_tokens) const;
-  // nullptr when the node was removed.
+  // Returns the node with this id, or nullptr when it was removed from the cache.
   PrefixNode* Find(PrefixNodeId id) const;
   // Records that a sequence attached the blocks of `path`.
   void Hit(const PrefixPath& path);
@@ -75,10 +75,10 @@ class PrefixCache final : public IdleObserver {
 
   // Records that block `index` of `group` holds `node`, instead of an older host copy of it.
   void PutOnHost(PrefixNode& node, HostGroup& group, int32_t index);
-  // Removes all nodes of `group` from the host. The group ends unless a copy reads it.
+  // Removes all nodes of `group` from the host. The group is erased unless a copy reads it.
   void DropHost(HostGroup& group);
 
-  // Evicts every idle block, and drops everything on the host that no copy reads.
+  // Evicts every idle block, and drops every block on the host that no copy reads.
   void Clear();
 
   int32_t num_roots() const { return static_cast<int32_t>(roots_.size()); }

@@ -12,7 +12,8 @@
 namespace tandem {
 
 // What changed in a prefix cache between two reports to one router: chained hashes of blocks, never
-// tokens. A hash occurs once, with its latest state, so that reports may be read in any pieces.
+// tokens. A hash occurs once, with its latest state, so that changes may be split into reports at
+// any point.
 struct PrefixChanges {
   uint64_t since = 0;  // the report that this one continues; 0: it describes the cache from scratch
   uint64_t sequence = 0;  // the number of this report
@@ -44,11 +45,11 @@ class PrefixJournal {
  private:
   friend class PrefixReader;
 
-  // A change has a version, which counts from 1.
+  // Each change has a version; versions count from 1.
   using Changes = absl::btree_map<uint64_t, uint64_t>;  // from version to hash
 
   // Where a reader is. It has seen all changes up to `version`. Since it began from scratch after
-  // version `scratch`, it does not need to hear of removals before that.
+  // version `scratch`, it needs no removals up to that version.
   struct Position {
     uint64_t version = 0;
     uint64_t scratch = 0;
@@ -56,21 +57,22 @@ class PrefixJournal {
 
   // Sets the version of `hash` to the next one, and returns it.
   uint64_t NextVersion(uint64_t hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Adds at most `most` changes after `at` to `changes`, and moves `at` behind them. False when some
-  // of them were forgotten.
+  // Adds at most `most` changes after `at` to `changes`, and moves `at` behind them. False when the
+  // journal has forgotten some of the removals.
   bool Read(Position& at, size_t most, PrefixChanges& changes) const;
 
   const size_t most_removed_;
   mutable absl::Mutex mutex_;
-  absl::flat_hash_map<uint64_t, uint64_t> versions_ ABSL_GUARDED_BY(mutex_);  // of all hashes below
+  absl::flat_hash_map<uint64_t, uint64_t> versions_ ABSL_GUARDED_BY(mutex_);  // by hash
   Changes cached_ ABSL_GUARDED_BY(mutex_);
   Changes removed_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_version_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t forgotten_ ABSL_GUARDED_BY(mutex_) = 0;  // version of the latest removal forgotten
 };
 
-// Reads a journal for one router. A report is repeated until the router has confirmed it, so that
-// messages may be lost, repeated or overtaken. Thread: one at a time. The journal must outlive it.
+// Reads a journal in reports for one router. A report is repeated until the router has confirmed
+// it, so that messages may be lost, repeated or overtaken. Thread: one at a time. The journal must
+// outlive it.
 class PrefixReader {
  public:
   explicit PrefixReader(const PrefixJournal& journal) : journal_(journal) {}
@@ -81,14 +83,14 @@ class PrefixReader {
 
  private:
   struct Report {
-    uint64_t sequence = 0;  // 0: there is none, the router knows nothing
+    uint64_t sequence = 0;  // 0: no report, so the router knows nothing
     PrefixJournal::Position end;
   };
 
   const PrefixJournal& journal_;
   uint64_t last_sequence_ = 0;
   Report confirmed_;
-  Report sent_;  // the latest report
+  Report sent_;  // the latest report that was sent
 };
 
 }  // namespace tandem

@@ -24,8 +24,8 @@ class PrefixKey {
  public:
   // The progress of PrefixCache::Insert with this sequence; maintained by the prefix cache.
   struct Cursor {
-    int32_t blocks = 0;  // number of blocks handled
-    uint64_t node = 0;   // serial of the node of the last one; 0: none
+    int32_t blocks = 0;  // number of blocks that Insert has handled
+    uint64_t node = 0;   // serial of the node of the last handled block; 0: none
   };
 
   PrefixKey(std::shared_ptr<const PrefixRoot> root, int32_t block_tokens)

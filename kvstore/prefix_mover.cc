@@ -13,7 +13,7 @@ constexpr int32_t kMaxDemotions = 4;
 // Blocks that will be evicted next are copied to the host when less than 1 / kLowWaterShare of the
 // pool is free.
 constexpr int32_t kLowWaterShare = 8;
-// The number of blocks in eviction order that are considered.
+// The number of blocks, in eviction order, that DemoteAhead considers at a time.
 constexpr int32_t kLookAhead = 32;
 
 }  // namespace
@@ -60,7 +60,8 @@ void PrefixMover::Demote(const std::vector<PrefixNode*>& nodes) {
   if (num_demotions_ >= kMaxDemotions) return;
   std::vector<HostSlab> slabs = TakeSlabs(1);
   if (slabs.empty()) return;
-  // Making room on the host removes no node that is on the device, so these nodes stay valid.
+  // Making room on the host removes no node that is on the device, so the nodes to be copied stay
+  // valid.
   GroupMove group;
   SlabCopy copy = {.slab = slabs[0].bytes(),
                    .chained_hash = nodes.back()->id.hash,

@@ -35,21 +35,22 @@ class PrefixMover {
 
   PrefixMover(const Parts& parts, const StoreBlockShape& shape) : parts_(parts), shape_(shape) {}
 
-  // Called after a sequence attached the blocks of `path`.
+  // Starts to copy the full store blocks of `path` to the host that are not there yet. Called after
+  // a sequence attached the blocks of `path`.
   void WriteThrough(const PrefixPath& path);
   // Copies blocks that are about to be evicted when free blocks run low; cheap otherwise.
   void DemoteAhead();
-  // RESOURCE_EXHAUSTED when the device has no room; NOT_FOUND when no block of `path` is on the
-  // host.
+  // Starts to copy the blocks of `path` that are only on the host to the device. RESOURCE_EXHAUSTED
+  // when the device has no room; NOT_FOUND when no block of `path` is on the host only.
   absl::Status Restore(const PrefixPath& path);
 
-  // Empty when this class did not post the copy.
+  // Handles the end of a copy and returns its completion; empty when another class posted the copy.
   std::optional<KvCompletion> Finish(const CopyDone& done);
 
   // The number of slabs that TakeSlabs can provide.
   int32_t AvailableSlabs() const;
-  // Takes `count` slabs and drops prefixes from the host when too few are free. Empty when there
-  // are fewer.
+  // Takes `count` slabs and drops prefixes from the host when too few are free. Empty when fewer
+  // can be provided.
   std::vector<HostSlab> TakeSlabs(int32_t count);
 
   // The number of slabs that copies to the host are filling.
@@ -63,7 +64,7 @@ class PrefixMover {
   absl::Status CheckInvariants() const;
 
  private:
-  // One store block under a copy.
+  // One store block that is being copied, with its nodes and its pinned device blocks.
   struct GroupMove {
     std::vector<PrefixNodeId> nodes;
     std::vector<BlockRef> blocks;

@@ -31,7 +31,7 @@ struct ByTokens {
   }
 };
 
-// Position in the order of eviction. No two are equal, because last_used is unique.
+// The position of a node in the order of eviction. No two are equal, because last_used is unique.
 struct EvictionRank {
   double rank = 0;
   uint64_t last_used = 0;
@@ -47,13 +47,13 @@ struct PrefixNodeId {
 // One full block of a prefix on the device, on the host, or on both; or the root of a salt, which
 // has no block. The parent of a node on the device is on the device, too.
 struct PrefixNode {
-  PrefixNodeId id;               // its chained hash
+  PrefixNodeId id;               // id.hash is the chained hash of its block
   PrefixNode* parent = nullptr;  // nullptr: a root
   int32_t index = -1;            // index of the block in its sequence
   std::vector<int32_t> tokens;
 
   BlockRef block;              // present when the block is on the device
-  HostGroup* group = nullptr;  // not nullptr when it is on the host, at group_index
+  HostGroup* group = nullptr;  // not nullptr when the block is on the host, at group_index
   int32_t group_index = 0;
   bool restoring = false;  // whether a copy from the host is in flight
   // The number of copies to the host in flight. There can be several, because prefixes that diverge
@@ -64,7 +64,7 @@ struct PrefixNode {
   BlockUse use;
   std::set<PrefixNode*, ByTokens> children;
   int32_t device_children = 0;       // number of children on the device
-  int32_t idle_children = 0;         // number of these that only the cache pins
+  int32_t idle_children = 0;         // number of children that only the cache pins
   std::optional<EvictionRank> rank;  // present while the node is in the eviction queue
 
   bool on_device() const { return block.present(); }

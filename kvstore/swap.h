@@ -39,8 +39,8 @@ class SwapSpace {
   std::vector<BlockTable> TakeSwapped(SwapId id);
   void DropSwapped(SwapId id);
 
-  // Returns whether this class posted the copy. If so, its completion is appended to `completions`
-  // unless its record was dropped.
+  // Handles the end of a copy. Returns whether this class posted it. If so, its completion is
+  // appended to `completions` unless its record was dropped.
   bool Finish(const CopyDone& done, std::vector<KvCompletion>& completions);
 
   int32_t num_slabs() const { return num_slabs_; }
@@ -55,8 +55,8 @@ class SwapSpace {
   struct Record {
     State state = State::kLeaving;
     std::vector<std::vector<int32_t>> tables;  // per table, indices into `places`
-    std::vector<BlockRef> places;              // per distinct block; absent when only on the host
-    std::vector<int32_t> moved;                // indices into `places`, in store block order
+    std::vector<BlockRef> places;              // per distinct block; empty if only on the host
+    std::vector<int32_t> moved;                // places of the copied blocks, in store block order
     std::vector<HostSlab> slabs;
     bool dropped = false;
   };
@@ -71,7 +71,7 @@ class SwapSpace {
   const StoreBlockShape shape_;
   const int32_t block_tokens_;
   absl::flat_hash_map<SwapId, Record> records_;
-  absl::flat_hash_map<uint64_t, SwapId> copies_;  // in flight, by the copier's id
+  absl::flat_hash_map<uint64_t, SwapId> copies_;  // the copies in flight, by the copier's id
   uint64_t last_id_ = 0;
   int32_t num_slabs_ = 0;
   int32_t num_blocks_ = 0;

@@ -7,7 +7,7 @@ namespace tandem {
 namespace {
 
 constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
-constexpr size_t kMostOfPoster = 8;  // tasks that a thread runs when it posts one
+constexpr size_t kMostOfPoster = 8;  // the most tasks that a thread runs when it posts one
 
 }  // namespace
 
@@ -18,7 +18,8 @@ bool EventLoop::Add(Task task, size_t most_waiting) {
     absl::MutexLock lock(&mutex_);
     if (closed_ || tasks_.size() >= most_waiting) return false;
     tasks_.push_back(std::move(task));
-    // Where tasks wait though no thread runs any, the thread in Run was woken for them.
+    // If a task waited before this one though no thread runs any, the thread in Run has been woken
+    // for it and will run this one, too.
     if (!running_ || busy_ || tasks_.size() > 1) return true;
     busy_ = true;
   }
@@ -60,7 +61,7 @@ bool EventLoop::AwaitTurn() {
   running_ = true;
   while (busy_ || (tasks_.empty() && next_timer_ > clock_.Now())) {
     if (closed_ && !busy_) return false;
-    // The busy thread runs the timers, and sets next_timer_ when it is done.
+    // The thread that runs tasks also runs the timers, and sets next_timer_ when it is done.
     sleeps_until_ = busy_ ? kNoDeadline : next_timer_;
     changed_.WaitUntil(mutex_, sleeps_until_);
   }

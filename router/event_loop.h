@@ -24,7 +24,7 @@ class EventLoop {
  public:
   using Task = std::function<void()>;
 
-  // Once `max_tasks` wait, TryPost refuses.
+  // TryPost refuses tasks while `max_tasks` of them wait.
   EventLoop(const Clock& clock, size_t max_tasks) : clock_(clock), max_tasks_(max_tasks) {}
 
   // Thread-safe; the caller must hold no lock that a task may take. TryPost brings new work and is
@@ -49,12 +49,12 @@ class EventLoop {
  private:
   bool Add(Task task, size_t most_waiting);
   // Waits until there is a task or a timer to run and no thread runs any; the caller then runs it.
-  // False once there never will be one.
+  // False once the loop was stopped and nothing is left to run.
   bool AwaitTurn();
   // Runs tasks, a batch at a time, until none waits or the next batch would exceed `most` in all.
   // The caller has set busy_.
   void RunTasks(size_t most);
-  // Returns when the next timer is due.
+  // Runs the timers that are due. Returns when the next one is due; kNoDeadline without one.
   TimePoint RunDueTimers();
 
   const Clock& clock_;
@@ -62,13 +62,13 @@ class EventLoop {
   std::multimap<TimePoint, Task> timers_;  // belongs to the thread that set busy_
 
   absl::Mutex mutex_;
-  MonotonicCondVar changed_;  // for Run
+  MonotonicCondVar changed_;  // wakes the thread in Run
   std::vector<Task> tasks_ ABSL_GUARDED_BY(mutex_);
   bool running_ ABSL_GUARDED_BY(mutex_) = false;  // Run has begun
   bool busy_ ABSL_GUARDED_BY(mutex_) = false;     // a thread runs tasks
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  TimePoint next_timer_ ABSL_GUARDED_BY(mutex_) = kNoDeadline;    // when timers_ were last run
-  TimePoint sleeps_until_ ABSL_GUARDED_BY(mutex_) = kNoDeadline;  // the thread in Run
+  TimePoint next_timer_ ABSL_GUARDED_BY(mutex_) = kNoDeadline;    // as of the last run of timers_
+  TimePoint sleeps_until_ ABSL_GUARDED_BY(mutex_) = kNoDeadline;  // of the thread in Run
 };
 
 }  // namespace tandem

@@ -20,7 +20,8 @@ uint64_t RandomBits(uint64_t seed, uint64_t counter) {
   return (uint64_t{bits[1]} << 32) | bits[0];
 }
 
-// When the next request ends is not known, so the client is asked to retry soon.
+// Adds a short retry-after to a refusal, because it is not known when the next request ends and
+// makes room.
 absl::Status Busy(absl::Status status) {
   SetRetryAfter(status, std::chrono::milliseconds(500));
   return status;
@@ -117,14 +118,16 @@ absl::StatusOr<RequestId> Router::SubmitText(v1::GenerateRequest request,
   return id;
 }
 
-// Runs on the threads that receive or tokenize a prompt, because a long one takes a while.
+// Hashes a prompt for the prefix index. Runs on the threads that receive or tokenize a prompt,
+// because a long one takes a while.
 std::shared_ptr<const PromptHashes> Router::Hash(const v1::GenerateRequest& request,
                                                  std::span<const int32_t> prompt) const {
   if (parts_.prefixes == nullptr || request.has_prompt_logprobs()) return nullptr;
   return HashPrompt(SpacesOf(*parts_.cluster.View()), request.cache_salt(), prompt);
 }
 
-// Everything that takes a while, on the thread of the pool that tokenized the text.
+// Does what takes a while before a request can begin (truncation, hashes, bad words), on the thread
+// of the pool that tokenized its text.
 absl::StatusOr<std::vector<int32_t>> Router::Prepare(Arrival& arrival,
                                                      std::vector<int32_t> ids) const {
   const v1::GenerateRequest& request = arrival.request;
@@ -138,7 +141,7 @@ absl::StatusOr<std::vector<int32_t>> Router::Prepare(Arrival& arrival,
   return ids;
 }
 
-// Admits a request and has the loop begin it.
+// Passes a request through admission control and has the loop call `begin`.
 absl::Status Router::HandOver(const RequestSpec& spec, std::function<void()> begin) {
   RETURN_IF_ERROR(parts_.admission.Admit(spec.sequence.tenant(), spec.width(), parts_.clock.Now()));
   if (parts_.loop.TryPost(std::move(begin))) return absl::OkStatus();
@@ -200,7 +203,7 @@ RequestLimits Router::CurrentLimits(v1::Route wanted) const {
 
 void Router::Begin(RequestSpec spec, ResponseStream& stream) {
   const RequestId id(spec.sequence.request_id());
-  if (draining_) {  // it may have begun after Submit looked, and must not miss this request
+  if (draining_) {  // draining may have begun after Submit looked, and Drain must not miss this one
     Release(spec);
     parts_.metrics.OnEnd(ShuttingDown());
     EndRequestTrace(spec.trace, ShuttingDown(), parts_.clock.Now());
@@ -230,7 +233,8 @@ void Router::Cancel(RequestId id, const absl::Status& status) {
 
 void Router::Drain(TimePoint deadline, std::function<void()> drained) {
   draining_ = true;
-  // Their requests would be refused once they are tokenized: their clients may as well know now.
+  // Refuses the texts that wait: their requests would be refused once they are tokenized, so their
+  // clients may as well know now.
   pool_.Close();
   parts_.loop.Post([this, deadline, drained = std::move(drained)] {
     drained_ = drained;
@@ -261,7 +265,8 @@ void Router::ReportIfDrained() {
 void Router::WatchLeases(TimePoint due) {
   const Duration turn = parts_.cluster.options().lease / 4;
   const TimePoint now = parts_.clock.Now();
-  // The process or its machine was stopped: the heartbeats of that time are still unread.
+  // The timer is this late only if the process or its machine was stopped: the heartbeats of that
+  // time are still unread.
   if (now - due > turn) {
     LogWarn("this router was stalled for {} ms: leases last longer by as much",
             std::chrono::duration_cast<std::chrono::milliseconds>(now - due).count());
@@ -277,8 +282,8 @@ void Router::WatchLeases(TimePoint due) {
   parts_.loop.PostAt(next, [this, next] { WatchLeases(next); });
 }
 
-// There are three turns per lease, so that a connection that is cut is noticed no later than a
-// process that is killed.
+// Pings the workers three times per lease, so that a connection that is cut is noticed no later
+// than a process that is killed.
 void Router::WatchConnections(TimePoint due) {
   const Duration turn = parts_.cluster.options().lease / 3;
   const TimePoint now = parts_.clock.Now();
@@ -296,7 +301,8 @@ void Router::WatchConnections(TimePoint due) {
   parts_.loop.PostAt(now + turn, [this, next = now + turn] { WatchConnections(next); });
 }
 
-// Workers whose lease lapsed, whose name another process took, or that do not answer.
+// Ends the calls of all requests to workers that are lost: their lease lapsed, another process took
+// their name, or they do not answer.
 void Router::Lose(const std::vector<WorkerId>& lost, CallEnd::Source source, const char* why) {
   if (lost.empty()) return;
   for (const WorkerId& id : lost) {
@@ -308,7 +314,8 @@ void Router::Lose(const std::vector<WorkerId>& lost, CallEnd::Source source, con
 
 void Router::OnClusterChanged() {
   change_posted_ = false;
-  // Nothing else would report the loss of these: their connections may stand, and they have no lease.
+  // Nothing else would report the loss of replaced workers: their connections may stand, and they
+  // have no lease here that could lapse.
   Lose(parts_.cluster.TakeReplaced(), CallEnd::Source::kLease,
        "another process has taken its name");
   std::vector<WorkerId> stuck;
@@ -337,7 +344,7 @@ void Router::Tokenize(TokenizeWork work, std::function<bool()> unwanted, Tokeniz
   absl::StatusOr<TokenizePool::Admission> admission = pool_.Admit(work.text_bytes);
   if (!admission.ok()) return done(admission.status());
   ++texts_;
-  // Drain waits for this, because the client is not answered until `done` has run.
+  // Drain waits until texts_ is 0, because the client is not answered until `done` has run.
   const auto answered = [this, done = std::move(done)](absl::StatusOr<std::vector<int32_t>> ids) {
     done(std::move(ids));
     if (--texts_ == 0 && draining_) parts_.loop.Post([this] { ReportIfDrained(); });
@@ -381,7 +388,7 @@ v1::GetStatusResponse Router::Status() const {
   if (parts_.sessions != nullptr) *response.mutable_sessions() = parts_.sessions->Use();
   const TimePoint now = parts_.clock.Now();
   for (const WorkerView& worker : view->workers) {
-    if (worker.name_taken) continue;  // names are unique here
+    if (worker.name_taken) continue;  // names are unique in a status
     v1::WorkerStatus& status = *response.add_workers();
     status.set_name(worker.id.name);
     status.set_role(std::string(Name(worker.role)));
@@ -393,7 +400,7 @@ v1::GetStatusResponse Router::Status() const {
     status.set_device(worker.info->device);
     v1::WorkerLoad& load = *status.mutable_load();
     load = *worker.load;
-    load.clear_weights_hash();  // workers prove by it that they belong here
+    load.clear_weights_hash();  // not shown: workers prove by it that they belong here
     if (worker.unreachable) {
       load.set_not_ready(fmt::format("does not answer the router at {}", worker.info->address));
     }

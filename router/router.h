@@ -41,27 +41,29 @@ class Router {
   // Begins to watch leases and connections of the workers. Call once, before the loop runs.
   void Start();
 
-  // Validates and admits on the caller's thread, and never tokenizes there. On success the request
-  // is in flight: `stream` gets its events and exactly one End, and must live until then. On error
-  // (the client's fault, RESOURCE_EXHAUSTED when too many are in flight, UNAVAILABLE when draining)
-  // `stream` gets nothing. `caller`: the trace that the request continues, where its client sent one.
+  // Validates and admits a request on the caller's thread, and never tokenizes there. On success
+  // the request is in flight: `stream` gets its events and exactly one End, and must live until
+  // then. On error (the client's fault, RESOURCE_EXHAUSTED when too many are in flight, UNAVAILABLE
+  // when draining) `stream` gets nothing. `caller`: the trace that the request continues, where its
+  // client sent one.
   absl::StatusOr<RequestId> Submit(v1::GenerateRequest request, TimePoint deadline,
                                    ResponseStream& stream,
                                    const std::optional<TraceContext>& caller = std::nullopt);
   // Ends the request with `status`, if it is still in flight: its client has gone.
   void Cancel(RequestId id, const absl::Status& status);
 
-  // `done` is called once, on any thread, maybe before this returns. RESOURCE_EXHAUSTED when too
-  // much text waits, UNAVAILABLE when draining. `unwanted` is asked before the work whether the client
-  // has gone.
+  // Tokenizes a text. `done` is called once, on any thread, maybe before this returns.
+  // RESOURCE_EXHAUSTED when too much text waits, UNAVAILABLE when draining. `unwanted` is asked
+  // before the work whether the client has gone.
   using Tokenized = std::function<void(absl::StatusOr<std::vector<int32_t>>)>;
   void Tokenize(TokenizeWork work, std::function<bool()> unwanted, Tokenized done);
   v1::GetStatusResponse Status() const;
   // The limits of requests that want this route, as the workers that can serve it have them now.
   RequestLimits CurrentLimits(v1::Route wanted) const;
 
-  // `done` is called once, on any thread, maybe before this returns. INVALID_ARGUMENT names the field
-  // at fault; NOT_FOUND where nothing is kept of the request; RESOURCE_EXHAUSTED on overload.
+  // Explains where a request went and why. `done` is called once, on any thread, maybe before this
+  // returns. INVALID_ARGUMENT names the field at fault; NOT_FOUND where nothing is kept of the
+  // request; RESOURCE_EXHAUSTED on overload.
   using Explained = std::function<void(absl::StatusOr<v1::ExplainResponse>)>;
   void Explain(v1::ExplainRequest request, Explained done);
 
@@ -87,7 +89,7 @@ class Router {
                                    ResponseStream& stream, const TracePoint& trace);
   absl::StatusOr<RequestId> SubmitText(v1::GenerateRequest request, const RequestLimits& limits,
                                        RequestSpec spec, ResponseStream& stream);
-  // Null where no prefix hits are predicted.
+  // The hashes by which the prefix index finds a prompt; null where no prefix hits are predicted.
   std::shared_ptr<const PromptHashes> Hash(const v1::GenerateRequest& request,
                                            std::span<const int32_t> prompt) const;
   absl::StatusOr<std::vector<int32_t>> Prepare(Arrival& arrival, std::vector<int32_t> ids) const;
@@ -110,16 +112,16 @@ class Router {
   Pings pings_;
   std::atomic<uint64_t> next_id_;
   std::atomic<uint64_t> total_ = 0;
-  std::atomic<int32_t> texts_ = 0;  // of Tokenize, not answered yet
+  std::atomic<int32_t> texts_ = 0;  // calls of Tokenize that are not answered yet
   std::atomic<bool> draining_ = false;
   std::atomic<bool> change_posted_ = false;  // a task that calls OnClusterChanged waits
   std::atomic<uint64_t> leases_lapsed_ = 0;
-  // These four belong to the loop's thread.
-  // Ordered, so that an event of the cluster reaches the requests in the order in which they came:
-  // the oldest takes what room there is, and a simulation depends on its inputs alone.
+  // requests_, arrivals_, waiting_ and drained_ belong to the loop's thread. requests_ is ordered,
+  // so that an event of the cluster reaches the requests in the order in which they came: the
+  // oldest takes what room there is, and a simulation depends on its inputs alone.
   std::map<RequestId, std::unique_ptr<Request>> requests_;
   std::map<RequestId, std::shared_ptr<Arrival>> arrivals_;
-  // The elements of requests_ that wait for reports of the workers, and some that no longer do: only these look
+  // The requests that wait for reports of the workers, and some that no longer do. Only these look
   // at a report, because one comes with almost every end of a request.
   std::map<RequestId, Request*> waiting_;
   std::function<void()> drained_;

@@ -21,18 +21,20 @@ class AgingQueue {
  public:
   AgingQueue(std::unique_ptr<SchedulingPolicy> policy, Duration max_wait);
 
-  // The sequence is in phase waiting or prefilling from `now` on, until Remove.
+  // Adds a sequence in phase waiting or prefilling, where it stays from `now` on, until Remove.
   void Add(SequenceState& sequence, TimePoint now);
   void Remove(SequenceState& sequence, TimePoint now);
 
-  // Marks the sequences that have waited too long at `now`. Call it before an iteration.
+  // Marks the sequences that have waited too long at `now`, which age from then on. Called before
+  // the iteration of a step.
   void Age(TimePoint now);
 
   // The waiting sequence that is next in order at `now`; null when no sequence waits. Not during an
   // iteration.
   const SequenceState* FirstWaiting(TimePoint now);
 
-  // These do the same as in SchedulingPolicy.
+  // Rewind, Next, Charge and Outranks do the same as in SchedulingPolicy, except that aged
+  // sequences go before all others.
   void Rewind();
   const SequenceState* Next(AdmissionFilter filter);
   void Charge(const SequenceState& sequence, int32_t tokens) { policy_->Charge(sequence, tokens); }
@@ -53,7 +55,7 @@ class AgingQueue {
   const std::unique_ptr<SchedulingPolicy> policy_;
   const Duration max_wait_;
   OrderedQueue aged_{&ArrivedBefore};
-  // The waiting sequences that are not aged yet, by the time at which they will be.
+  // The waiting sequences that are not aged yet, ordered by the time at which they will be.
   std::set<EarlierThenArrival::Entry, EarlierThenArrival> aging_;
   int64_t size_ = 0;
 };

@@ -9,11 +9,11 @@ namespace tandem {
 
 // The part of a waiting sequence's known tokens that is cached.
 struct CachedPrefix {
-  int32_t device_tokens = 0;  // to attach them costs only their blocks; less than all known tokens
-  int32_t host_tokens = 0;    // further tokens behind these, on the host
-  int32_t host_blocks = 0;    // blocks to copy for host_tokens
-  // The tokens behind device_tokens are being computed for another sequence, or are being copied
-  // from the host. Waiting for them is cheaper than computing them twice.
+  int32_t device_tokens = 0;  // attaching them costs only their blocks; less than all known tokens
+  int32_t host_tokens = 0;    // cached tokens behind device_tokens, in host memory
+  int32_t host_blocks = 0;    // the blocks that must be copied from the host for host_tokens
+  // Whether the tokens behind device_tokens are being computed for another sequence, or are being
+  // copied from the host. Waiting for them is cheaper than computing them twice.
   bool pending = false;
 };
 
@@ -24,7 +24,8 @@ class CacheView {
  public:
   virtual ~CacheView() = default;
 
-  // Blocks that can be allocated now: free ones, and those that only the prefix cache holds.
+  // The number of blocks that can be allocated now: free ones, and those that only the prefix cache
+  // holds.
   virtual int32_t AvailableBlocks() const = 0;
 
   // By how much AvailableBlocks falls when the sequence computes its known tokens up to `end` in
@@ -35,9 +36,10 @@ class CacheView {
   // By how much AvailableBlocks rises when the sequence frees all of its blocks.
   virtual int32_t BlocksFreedBy(SequenceId id) const = 0;
 
-  // Blocks that a swap of the sequence would copy to the host; nothing when the host has no room.
+  // The number of blocks that swapping out the sequence would copy to the host; nothing when the
+  // host has no room.
   virtual std::optional<int32_t> BlocksToSwapOut(SequenceId id) const = 0;
-  // Blocks that a swapped sequence needs when it comes back.
+  // The number of blocks that a swapped sequence needs when its KV is copied back to the device.
   virtual int32_t BlocksToSwapIn(SequenceId id) const = 0;
 
   virtual CachedPrefix Prefix(SequenceId id) const = 0;

@@ -18,7 +18,7 @@ class ExpectedOutput {
     Sum();
   }
 
-  // An output ended after `tokens` of at most `allowed` tokens.
+  // Records that an output, which was allowed `allowed` tokens, ended after `tokens` of them.
   void Observe(int32_t tokens, int32_t allowed) {
     if (allowed < 1) return;
     for (double& weight : weights_) weight *= kDecay;
@@ -26,8 +26,8 @@ class ExpectedOutput {
     Sum();
   }
 
-  // The expected number of further tokens of an output that has `done` of at most `allowed` tokens:
-  // the mean over the outputs that became longer than that.
+  // The expected number of further tokens of an output that has `done` of at most `allowed` tokens
+  // so far: the mean over the recorded outputs that became longer than that.
   int32_t Remaining(int32_t done, int32_t allowed) const {
     if (done >= allowed) return 0;
     const size_t bucket = Bucket(int64_t{done} * kBuckets, allowed);
@@ -41,7 +41,8 @@ class ExpectedOutput {
   static constexpr double kDecay = 1.0 - 1.0 / 128;  // remembers about 128 outputs
   static constexpr double kMinWeight = 0.05;
 
-  // Bucket i holds outputs whose fraction is in (i, i + 1] / kBuckets.
+  // The bucket of an output. Bucket i holds outputs whose fraction of the allowed length is in (i,
+  // i + 1] / kBuckets.
   static size_t Bucket(int64_t parts, int32_t allowed) {
     return static_cast<size_t>(std::clamp<int64_t>(parts / allowed, 0, kBuckets - 1));
   }
@@ -59,7 +60,7 @@ class ExpectedOutput {
 
   std::array<double, kBuckets> weights_{};
   std::array<double, kBuckets> longer_{};  // weight of the outputs that end in bucket i or later
-  std::array<double, kBuckets> mean_{};    // mean fraction at which those end
+  std::array<double, kBuckets> mean_{};    // mean fraction of outputs ending in bucket i or later
 };
 
 }  // namespace tandem

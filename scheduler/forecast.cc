@@ -17,10 +17,10 @@ int64_t Forecast::BlocksAt(const SequenceSpec& spec, int64_t tokens) const {
   return shared + spec.width * (blocks - shared);
 }
 
-// Each row that is about to write to a shared block copies it, and the source still exists while
-// the copies are made: at worst there is one source for every two rows. A sequence that never
-// writes behind its prompt copies nothing. A sequence whose KV was evicted elsewhere may have to be
-// computed again here, with all of its prompt.
+// Each row that is about to write to a block that it shares copies the block first, and the source
+// still exists while the copies are made: at worst there is one source for every two rows. A
+// sequence that never writes behind its prompt copies nothing. A sequence whose KV another worker
+// has evicted in part may have to be computed again here, with all of its prompt.
 int64_t Forecast::MaxBlocks(const SequenceSpec& spec) const {
   const bool grows = spec.max_total_tokens > spec.prompt_tokens;
   SequenceSpec whole = spec;
@@ -29,9 +29,10 @@ int64_t Forecast::MaxBlocks(const SequenceSpec& spec) const {
   return BlocksAt(whole, whole.max_total_tokens) + (grows ? spec.width / 2 : 0) + KeptBlocks(spec);
 }
 
-// A sequence that is on the host or comes back from there does not hold a block for its last known
-// token yet, so it grows by that token as well. Rows that share the last block of the prompt, and
-// find it not full, copy it with their first tokens while it still exists.
+// The expected future of one sequence. A sequence that is on the host or comes back from there does
+// not hold a block for its last known token yet, so it grows by that token as well. Rows that share
+// the last block of the prompt, and find it not full, copy it with their first tokens while it
+// still exists.
 SequenceForecast Forecast::Of(const SequenceState& sequence) const {
   const SequenceSpec& spec = sequence.spec;
   const bool swapped = sequence.phase == Phase::kSwapped || sequence.phase == Phase::kSwappingIn;
@@ -57,7 +58,7 @@ MemoryForecast Forecast::OfAdmitted(const SequenceBook& book, const CacheView& v
   for (Phase phase : {Phase::kRunning, Phase::kParked, Phase::kSwappingIn}) {
     for (const SequenceState& one : book.InPhase(phase)) {
       sequences.push_back(Of(one));
-      // Nothing is known of when a parked sequence ends, so its blocks are not counted on.
+      // When a parked sequence ends is not known, so the forecast does not count on its blocks.
       if (phase == Phase::kParked) sequences.back().freed_blocks = 0;
     }
   }

@@ -18,12 +18,14 @@ class Forecast {
  public:
   explicit Forecast(int32_t block_tokens) : block_tokens_(block_tokens) {}
 
-  // Learns from a running sequence that ends now.
+  // Learns the length of an output from a running sequence that ends now.
   void ObserveEnd(const SequenceState& sequence);
 
-  // Blocks that hold `tokens` tokens of each row. All rows share the full blocks of the prompt.
+  // The number of blocks that hold `tokens` tokens of each row of a sequence. All rows share the
+  // full blocks of the prompt.
   int64_t BlocksAt(const SequenceSpec& spec, int64_t tokens) const;
-  // Blocks for the tokens that stay when the sequence evicts KV, which it holds from its admission on.
+  // The number of blocks for the tokens that stay when the sequence evicts KV. It holds them from
+  // its admission on.
   int64_t KeptBlocks(const SequenceSpec& spec) const {
     return (int64_t{spec.kept_tokens} + block_tokens_ - 1) / block_tokens_;
   }
@@ -31,12 +33,13 @@ class Forecast {
   int64_t MaxBlocks(const SequenceSpec& spec) const;
 
   SequenceForecast Of(const SequenceState& sequence) const;
-  // The tokens that are expected to follow those that are known.
+  // The number of output tokens that the sequence is expected to add to its known tokens.
   int32_t TokensLeft(const SequenceState& sequence) const {
     const int32_t most = sequence.most_output();
     return expected_output_.Remaining(std::min(sequence.num_output(), most), most);
   }
-  // All admitted sequences, with the blocks that the prefilling ones still take for known tokens.
+  // The memory forecast of all admitted sequences, with the blocks that the prefilling ones still
+  // take for known tokens.
   MemoryForecast OfAdmitted(const SequenceBook& book, const CacheView& view) const;
 
  private:

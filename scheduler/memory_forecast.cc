@@ -33,7 +33,8 @@ class GrowingRows {
   }
 
  private:
-  // A row gives up a block when it needs one and has more than its share, so it may have one more.
+  // A row that evicts KV gives up a block when it needs one and has more than its share, so it may
+  // hold one block more than its share.
   void AddEvicting(const SequenceForecast& one) {
     evicting_rows_ += one.rows;
     kept_per_token_ += one.rows * one.kept_share;
@@ -42,9 +43,9 @@ class GrowingRows {
   const int32_t block_tokens_;
   int64_t rows_ = 0;
   int64_t copied_blocks_ = 0;
-  std::vector<int64_t> with_fewer_slots_;  // [i]: rows that have fewer than i free slots
-  int64_t evicting_rows_ = 0;              // not among those above
-  double kept_per_token_ = 0;              // of these rows, for each token that all of them grow by
+  std::vector<int64_t> with_fewer_slots_;  // element i: rows that have fewer than i free slots
+  int64_t evicting_rows_ = 0;              // rows that evict KV; they are not in rows_
+  double kept_per_token_ = 0;              // kept by all evicting rows, per token of growth
 };
 
 }  // namespace
@@ -60,8 +61,9 @@ void MemoryForecast::Add(const SequenceForecast& sequence) {
                     sequence);
 }
 
-// A peak lies just before a sequence ends. By then that sequence and all that end later have grown
-// by its remaining steps, and the sequences that ended earlier have freed the blocks they hold now.
+// The most blocks in use at any time. A peak lies just before a sequence ends. By then that
+// sequence and all that end later have grown by its remaining steps, and the sequences that ended
+// earlier have freed the blocks they hold now.
 int64_t MemoryForecast::PeakGrowth(const SequenceForecast& newcomer) const {
   int64_t freed_blocks = newcomer.freed_blocks;
   for (const SequenceForecast& one : sequences_) freed_blocks += one.freed_blocks;

@@ -11,8 +11,8 @@ struct SequenceForecast {
   int32_t rows = 0;           // 0: no sequence at all
   int32_t free_slots = 0;     // tokens that each row can still store in its last block
   int32_t copied_blocks = 0;  // copies of shared blocks that the next token of each row needs
-  int64_t freed_blocks = 0;   // those of the blocks it holds now that become free when it ends
-  double kept_share = 1;      // of the tokens that its rows grow by: the share whose KV stays
+  int64_t freed_blocks = 0;   // blocks held now that become free when the sequence ends
+  double kept_share = 1;      // the share of the tokens by which its rows grow whose KV stays
 
   static bool EndsLater(const SequenceForecast& a, const SequenceForecast& b) {
     return a.steps_left > b.steps_left;
@@ -26,17 +26,17 @@ struct SequenceForecast {
 class MemoryForecast {
  public:
   explicit MemoryForecast(int32_t block_tokens) : block_tokens_(block_tokens) {}
-  // `sequences` in any order.
+  // `sequences` may be in any order.
   MemoryForecast(int32_t block_tokens, std::vector<SequenceForecast> sequences);
 
   void Add(const SequenceForecast& sequence);
 
-  // Blocks for tokens that are known and not computed yet; a negative number takes some back.
+  // Adds blocks for tokens that are known and not computed yet; a negative number removes some.
   void AddPending(int64_t blocks) { pending_blocks_ += blocks; }
 
   // The most blocks that will be in use beyond those in use now, with `newcomer` as one more
-  // sequence. Exact where the forecasts come true and all KV stays: slots that are free in the last
-  // block of a row take no new block. Linear in the number of sequences.
+  // sequence. Exact when the forecasts come true and no KV is evicted: slots that are free in the
+  // last block of a row are filled first. Linear in the number of sequences.
   int64_t PeakGrowth(const SequenceForecast& newcomer = {}) const;
 
  private:

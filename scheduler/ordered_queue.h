@@ -18,7 +18,7 @@ class OrderedQueue {
   OrderedQueue& operator=(const OrderedQueue&) = delete;
 
   void Add(const SequenceState& sequence);
-  // An iteration that is under way continues behind the removed sequence.
+  // Removes the sequence. An iteration that is under way continues with the sequence behind it.
   void Remove(const SequenceState& sequence);
   bool empty() const { return prefilling_.empty() && waiting_.empty(); }
 

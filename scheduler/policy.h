@@ -29,18 +29,19 @@ class SchedulingPolicy {
   virtual void Add(const SequenceState& sequence) = 0;
   virtual void Remove(const SequenceState& sequence) = 0;
 
-  // One iteration per step: Rewind begins it, and Next returns each sequence at most once, then
-  // null. `filter` may become narrower during an iteration, never wider. No sequence is added or
-  // removed between Rewind and the last Next.
+  // Rewind begins an iteration, of which each step has one, and Next returns each sequence at most
+  // once, then null. `filter` may become narrower during an iteration, never wider. No sequence is
+  // added or removed between Rewind and the last Next.
   virtual void Rewind() = 0;
   virtual const SequenceState* Next(AdmissionFilter filter) = 0;
 
-  // The sequence computes `tokens` in this step, in a prefill or a decode. A sequence that Next
-  // returned and that is not charged did not use its turn.
+  // Charges the sequence for `tokens` tokens, which it computes in this step in a prefill or a
+  // decode. A sequence that Next returned and that is not charged has not used its turn.
   virtual void Charge(const SequenceState& sequence, int32_t tokens) = 0;
 
-  // Whether `b` is preempted before `a`. A total order that does not change while both live: if it
-  // followed what they were charged, two sequences could preempt each other for ever.
+  // Whether `b` is preempted before `a`. A total order that does not change while both sequences
+  // live: if it depended on what they were charged, two sequences could preempt each other for
+  // ever.
   virtual bool Outranks(const SequenceState& a, const SequenceState& b) const = 0;
 };
 

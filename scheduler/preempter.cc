@@ -21,8 +21,9 @@ SequenceBook::Entry Preempter::LowestRanked() {
   return lowest;
 }
 
-// The highest ranked sequence is never preempted. It fits into the pool alone, so the blocks that
-// it lacks are held by sequences that are parked or being copied, and will be freed.
+// Preempts from the lowest rank upwards. The highest ranked sequence is never preempted: it fits
+// into the pool alone, so the blocks that it lacks are held by sequences that are parked or being
+// copied, and will be freed.
 void Preempter::MakeRoom(StepDraft& draft, const std::vector<BlockDemand>& demands) {
   int64_t missing = -draft.blocks;
   for (const BlockDemand& demand : demands) missing += demand.blocks;
@@ -62,8 +63,8 @@ void Preempter::Preempt(StepDraft& draft, SequenceBook::Entry victim) {
   book_.Restart(victim);
 }
 
-// Compares the copies to the host and back with the prefill of all known tokens, where each row has
-// its own output.
+// Whether copying the KV of the victim to the host and back takes less time than the prefill of all
+// its known tokens, where each row has its own output.
 bool Preempter::SwapIsCheaper(const SequenceState& victim, const CacheView& view) const {
   const std::optional<int32_t> blocks = view.BlocksToSwapOut(victim.spec.id);
   if (!blocks) return false;

@@ -28,14 +28,15 @@ class Preempter {
       : options_(options), latency_(latency), book_(book) {}
 
   // Preempts from the lowest rank upwards until the demands of the sequences that remain fit into
-  // the blocks of the draft, counting those that copies to the host will free.
+  // the blocks of the draft, counting the blocks that copies to the host will free.
   void MakeRoom(StepDraft& draft, const std::vector<BlockDemand>& demands);
 
   // For a step that computes nothing because prefilling sequences hold all blocks between them:
-  // preempts the lowest ranked so that the highest ranked can continue. Returns whether it did.
+  // preempts the lowest ranked sequence so that the highest ranked one can continue. Returns
+  // whether it did.
   bool UnblockPrefills(StepDraft& draft);
 
-  // Sets the fields that count preemptions.
+  // Sets those fields of `stats` that count preemptions.
   void AddCounts(SchedulerStats& stats) const;
 
  private:

@@ -14,8 +14,9 @@ constexpr int32_t kMaxFailedAttempts = 16;
 
 }  // namespace
 
-// A step that preempts or swaps in admits no sequence. In both cases blocks change hands, so that a
-// cached prefix may cost other than the view says; and a step that preempts has no room.
+// A step that preempts, or that swaps a sequence in, admits no sequence. In both cases blocks
+// change hands, so that attaching a cached prefix may cost other blocks than the view says; and a
+// step that preempts has no room.
 PrefillPlanner::PrefillPlanner(const SchedulerOptions& options, const StepLearner& latency,
                                const Forecast& forecast, SequenceBook& book, StepDraft& draft)
     : options_(options),
@@ -43,7 +44,7 @@ void PrefillPlanner::Run() {
       TryAdmit(*book_.Get(next->spec.id, Phase::kWaiting));
     }
   }
-  // The phase is part of the queue's order, so it changes only after the iteration.
+  // The queue is ordered by phase, among others, so phases change only after the iteration over it.
   for (const Admission& admission : draft_.plan.admitted) Admit(admission);
 }
 
@@ -98,7 +99,8 @@ bool PrefillPlanner::PlanChunk(const SequenceState& sequence, int32_t begin) {
   return true;
 }
 
-// The last block of a cached prefix is copied when it is not full, so the prefix can need one block
+// The number of cached tokens that the sequence attaches: all of its cached prefix or none. The
+// last block of a cached prefix is copied when it is not full, so the prefix can need one block
 // more than its tokens. A sequence that would be alone in a pool without that block computes its
 // prefix again.
 int32_t PrefillPlanner::TokensToAttach(const SequenceState& sequence, const CachedPrefix& prefix) {
@@ -112,8 +114,8 @@ int32_t PrefillPlanner::TokensToAttach(const SequenceState& sequence, const Cach
   return 0;
 }
 
-// A restore may evict blocks that another sequence is about to attach, so a step either restores or
-// attaches.
+// Admits the sequence if it has room. A restore from the host may evict blocks that another
+// sequence is about to attach, so a step either restores or attaches.
 void PrefillPlanner::TryAdmit(SequenceState& sequence) {
   const CachedPrefix prefix = draft_.view.Prefix(sequence.spec.id);
   TANDEM_CHECK(prefix.device_tokens < sequence.known_tokens, "nothing is left to compute");
@@ -137,7 +139,8 @@ void PrefillPlanner::TryAdmit(SequenceState& sequence) {
   if (rows_ == 0) filter_ = AdmissionFilter::kPrefillingOnly;
 }
 
-// The restored blocks need room beside the cached prefix that they continue.
+// Requests that the sequence's prefix is copied from the host, where that is cheaper than computing
+// it. The restored blocks need room beside the cached prefix on the device that they continue.
 bool PrefillPlanner::RequestRestore(SequenceState& sequence, const CachedPrefix& prefix) {
   if (prefix.host_tokens == 0 || sequence.restore_requested || attaches_) return false;
   const int32_t blocks =

@@ -16,7 +16,7 @@ namespace tandem {
 // and admissions of waiting ones. A waiting sequence is admitted when its first chunk fits and the
 // forecast has room for it until it ends. The first sequence that has no room may be overtaken by
 // others max_skips times; an aged one is not overtaken at all.
-// Made for one Run. Thread: engine. Everything that the constructor takes must outlive it.
+// Used for one call of Run. Thread: engine. Everything that the constructor takes must outlive it.
 class PrefillPlanner {
  public:
   PrefillPlanner(const SchedulerOptions& options, const StepLearner& latency,
@@ -30,7 +30,7 @@ class PrefillPlanner {
     int32_t end = 0;
   };
 
-  // A sequence in phase waiting, the next in the order of the queue.
+  // Admits a sequence of phase waiting, the next in the order of the queue, if it has room.
   void TryAdmit(SequenceState& sequence);
   bool RequestRestore(SequenceState& sequence, const CachedPrefix& prefix);
   int32_t TokensToAttach(const SequenceState& sequence, const CachedPrefix& prefix);
@@ -39,12 +39,12 @@ class PrefillPlanner {
   void CountFailedAttempt();
   void Admit(const Admission& admission);
 
-  // Adds the longest chunk from `begin` on for which there are tokens and blocks to the plan;
-  // returns false when there is none.
+  // Adds a chunk to the plan: the longest one from token `begin` on for which there are tokens and
+  // blocks. Returns false when there is none.
   bool PlanChunk(const SequenceState& sequence, int32_t begin);
   TokenRange FittingChunk(const SequenceState& sequence, int32_t begin) const;
   int64_t BlocksToReach(const SequenceState& sequence, int32_t end) const;
-  // Whether the sequence in question would be the only one that computes.
+  // Whether a sequence that is admitted now would be the only one that computes.
   bool NoneComputes() const { return book_.NoneComputes() && draft_.plan.admitted.empty(); }
 
   const SchedulerOptions& options_;
@@ -52,12 +52,12 @@ class PrefillPlanner {
   const Forecast& forecast_;
   SequenceBook& book_;
   StepDraft& draft_;
-  int32_t rows_ = 0;  // left of max_sequences
+  int32_t rows_ = 0;  // what is left of max_sequences
   AdmissionFilter filter_ = AdmissionFilter::kAll;
-  MemoryForecast memory_;                          // only while sequences may be admitted
-  bool attaches_ = false;                          // an admitted sequence attaches a cached prefix
-  const SequenceState* ignores_prefix_ = nullptr;  // begins at token 0 although a prefix is cached
-  int32_t failed_attempts_ = 0;                    // to admit a sequence, in this step
+  MemoryForecast memory_;  // used only while sequences may be admitted
+  bool attaches_ = false;  // whether an admitted sequence attaches a cached prefix
+  const SequenceState* ignores_prefix_ = nullptr;  // sequence that computes its cached prefix anew
+  int32_t failed_attempts_ = 0;                    // how many sequences this step failed to admit
   SequenceState* first_without_room_ = nullptr;
 };
 

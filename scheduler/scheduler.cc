@@ -73,14 +73,16 @@ absl::Status Scheduler::Reserve(const SequenceSpec& spec, const CacheView& view,
   return absl::OkStatus();
 }
 
-// The sequences that rank above the newcomer keep their claim, so that a series of reservations
-// does not starve them.
+// Checks that the newcomer has room beside the admitted sequences, and beside the swapped ones and
+// the first waiting one that rank above it: these keep their claim, so that a series of
+// reservations does not starve them.
 absl::Status Scheduler::CheckRoom(const SequenceState& newcomer, const CacheView& view,
                                   TimePoint now) {
   const SequenceSpec& spec = newcomer.spec;
   int64_t rows = book_.rows();
   MemoryForecast memory = forecast_.OfAdmitted(book_, view);
-  // In contrast to a step, no decodes are planned here that have taken their blocks already.
+  // The next tokens of running sequences count here, because their decodes have not taken blocks
+  // from the view, in contrast to a step that is planned.
   for (const SequenceState& running : book_.InPhase(Phase::kRunning)) {
     memory.AddPending(view.BlocksToReach(running.spec.id, running.known_tokens));
   }

@@ -39,7 +39,8 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // INVALID_ARGUMENT, with the numbers, when the sequence could never fit.
+  // INVALID_ARGUMENT, with the numbers, when the sequence could never fit into the pool or the
+  // limits.
   absl::Status CheckFits(const SequenceSpec& spec) const;
 
   // Queues a sequence to be prefilled here. RESOURCE_EXHAUSTED when the queue is full; otherwise
@@ -53,58 +54,59 @@ class Scheduler {
   // errors as CheckFits.
   absl::Status Reserve(const SequenceSpec& spec, const CacheView& view, TimePoint now);
 
-  // The KV of a parked sequence's prompt is complete, and its first output token is known: it
-  // decodes from the next step on.
+  // Lets a parked sequence decode from the next step on: the KV of its prompt is complete, and its
+  // first output token is known.
   void Activate(SequenceId id);
 
-  // `successor`, parked as well, takes over the blocks and the rank of a parked sequence, which
-  // ends. The successor needs no more blocks than it, so this cannot fail.
+  // Ends a parked sequence, whose blocks and rank `successor` takes over, parked as well. The
+  // successor needs no more blocks than its predecessor, so this cannot fail.
   void TransferTo(SequenceId parked, const SequenceSpec& successor);
 
-  // A running sequence has given up the KV of `tokens` tokens of its prompt, or of its output in each
-  // of its rows. Not between the plan of its last chunk and Advance.
+  // Records that a running sequence has given up the KV of `tokens` tokens of its prompt, or of its
+  // output in each of its rows. Not to be called between the plan of its last chunk and Advance.
   void Evict(SequenceId id, TokensOf part, int32_t tokens);
 
-  // A running sequence stops and keeps its blocks, because it decodes elsewhere. Not between the
-  // plan of its last chunk and Advance.
+  // Parks a running sequence, which keeps its blocks, because it decodes elsewhere. Not to be
+  // called between the plan of its last chunk and Advance.
   void Park(SequenceId id);
 
   // One choice of a request whose first output tokens another worker emitted.
   struct Resumed {
     SequenceId id;
     int32_t computed_tokens = 0;
-    int32_t emitted_tokens = 0;  // behind the prompt; at least 1
+    int32_t emitted_tokens = 0;  // output tokens behind the prompt; at least 1
   };
-  // The KV of a parked sequence's prompt is complete, and its request continues behind tokens that
+  // Continues the request of a parked sequence, whose prompt has all of its KV, behind tokens that
   // another worker emitted: the sequence splits into `choices`, the first of which is itself. Each
   // has width 1 and computes the tokens that it knows and has no KV of.
   void Resume(SequenceId parked, std::span<const Resumed> choices);
 
-  // A running sequence splits into itself and `children`, at most as many in all as it is wide.
+  // Splits a running sequence into itself and `children`, at most as many in all as it is wide.
   // Each child knows as many tokens as the parent, and each has width 1.
   void Fork(SequenceId parent, std::span<const SequenceId> children);
 
-  // The copies that preemptions and swap_ins of a plan requested have ended. A sequence whose copy
-  // failed, or was not begun, is computed again. Ids of sequences that have ended are ignored.
+  // Reports the end of the copies that the preemptions and swap_ins of a plan requested. A sequence
+  // whose copy failed, or was not begun, is computed again. Ids of sequences that have ended are
+  // ignored.
   void SwappedOut(SequenceId id);
   void SwappedIn(SequenceId id);
   void SwapFailed(SequenceId id);
 
-  // The next step. Its decisions about sequences take effect at once: expired ones are forgotten,
-  // preempted ones wait or swap out, admitted ones prefill from their cached tokens on, and
-  // restores are not requested again. The caller must carry these out, or report SwapFailed.
-  // Prefills and decodes are proposals that count when Advance is called. A plan that was not
-  // computed is simply followed by another; its tokens stay charged to the fair shares. A plan that
-  // computes nothing but frees blocks (expired, preempted) is to be followed by another at once.
-  // Otherwise nothing can run before a sequence is added, activated, finished or copied, or a
-  // deadline passes.
+  // Plans the next step. Its decisions about sequences take effect at once: expired ones are
+  // forgotten, preempted ones wait or swap out, admitted ones prefill from their cached tokens on,
+  // and restores are not requested again. The caller must carry out these decisions, or report
+  // SwapFailed. Prefills and decodes are proposals that count when Advance is called. A plan that
+  // was not computed is simply followed by another; its tokens stay charged to the fair shares. A
+  // plan that computes nothing but frees blocks (expired, preempted) is to be followed by another
+  // at once. After any other plan that computes nothing, nothing can run before a sequence is
+  // added, activated, finished or copied, or a deadline passes.
   StepPlan Plan(TimePoint now, const CacheView& view);
 
-  // The latest plan was computed: its chunks and decodes count, and sequences whose last chunk it
-  // held run from now on. Sequences that were finished meanwhile are skipped.
+  // Records that the latest plan was computed: its chunks and decodes count, and sequences whose
+  // last chunk it held run from now on. Sequences that were finished meanwhile are skipped.
   void Advance(const StepPlan& plan);
 
-  // The sequence has ended, in whatever phase. Unknown ids are ignored.
+  // Forgets a sequence that has ended, in whatever phase it is. Unknown ids are ignored.
   void Finish(SequenceId id);
 
   // The earliest deadline of all sequences, at which an idle engine wakes; kNoDeadline when there
@@ -113,7 +115,8 @@ class Scheduler {
 
   bool Contains(SequenceId id) const { return book_.Contains(id); }
   SchedulerStats stats() const;
-  // INTERNAL says which count, queue or phase is wrong.
+  // Compares all counts, queues and phases with the sequences themselves; INTERNAL says which one
+  // is wrong.
   absl::Status CheckInvariants() const { return book_.CheckInvariants(options_.max_sequences); }
 
  private:

@@ -13,15 +13,15 @@ bool HoldsRows(Phase phase) {
          phase == Phase::kSwappingIn;
 }
 
-// Takes `tokens` tokens off what the sequence has computed, knows and may hold; adds them where the
-// number is negative.
+// Reduces the tokens that the sequence has computed, knows and may hold by `tokens`; a negative
+// number increases them.
 void Shorten(SequenceState& state, int32_t tokens) {
   state.spec.max_total_tokens -= tokens;
   state.computed_tokens -= tokens;
   state.known_tokens -= tokens;
 }
 
-// Evicted tokens of the prompt and of the output, which a negative number gives back.
+// Counts `tokens` tokens of the prompt as evicted; a negative number gives them back.
 void ShortenPrompt(SequenceState& state, int32_t tokens) {
   state.spec.evicted_tokens += tokens;
   state.spec.prompt_tokens -= tokens;

@@ -30,18 +30,18 @@ namespace tandem {
 class SequenceBook {
  public:
   using Sequences = std::list<SequenceState>;
-  // Stays valid until Remove, in whatever phase the sequence is.
+  // Refers to one sequence; valid until Remove, in whatever phase the sequence is.
   using Entry = Sequences::iterator;
 
   SequenceBook(std::unique_ptr<SchedulingPolicy> policy, Duration max_wait)
       : queue_(std::move(policy), max_wait) {}
 
-  // The time of everything that follows, until the next call.
+  // Sets the present time, which holds for all calls until the next SetTime.
   void SetTime(TimePoint now) { now_ = now; }
 
-  // CHECKs that the id is new.
+  // Adds a sequence in `phase`. CHECKs that its id is new.
   Entry Add(const SequenceSpec& spec, Phase phase);
-  // A new sequence that arrived together with `sequence`, is like it but for its id, and is in the
+  // Adds a sequence that arrived together with `sequence`, is like it but for its id, and is in the
   // same phase.
   Entry AddSibling(Entry sequence, SequenceId id);
   void Remove(Entry sequence);
@@ -56,39 +56,41 @@ class SequenceBook {
   void Move(Entry sequence, Phase phase) {
     Update(sequence, phase, [](SequenceState& /*unchanged*/) {});
   }
-  // The running sequence gives up the KV of `tokens` tokens of its prompt or of its output.
+  // Records that the running sequence gives up the KV of `tokens` tokens of its prompt or of its
+  // output.
   void Evict(Entry sequence, TokensOf part, int32_t tokens);
-  // Back to phase waiting, to be computed from its first token on.
+  // Moves the sequence back to phase waiting, to be computed from its first token on.
   void Restart(Entry sequence);
-  // The prefilling sequence has computed `tokens` more tokens, and some are left.
+  // Counts `tokens` more computed tokens of the prefilling sequence, after which some are left.
   void CountComputed(Entry sequence, int32_t tokens);
-  // The running sequence has decoded one token; it moves to the end of its phase.
+  // Counts one decoded token of the running sequence, which moves to the end of its phase.
   void CountDecoded(Entry sequence) {
     sequence->computed_tokens = sequence->known_tokens++;
     Sequences& running = InPhase(Phase::kRunning);
     running.splice(running.end(), running, sequence);
   }
 
-  // Null for an unknown id. The pointer is valid until the next Add or Remove.
+  // Finds a sequence by its id; null for an unknown id. The pointer is valid until the next Add or
+  // Remove.
   const Entry* Find(SequenceId id) const {
     const auto place = sequences_.find(id);
     return place == sequences_.end() ? nullptr : &place->second;
   }
-  // CHECKs that the sequence is in `phase`.
+  // Finds a sequence by its id, and CHECKs that it is in `phase`.
   Entry Get(SequenceId id, Phase phase);
   bool Contains(SequenceId id) const { return sequences_.contains(id); }
 
-  // Running sequences: the one that decoded longest ago comes first. Other phases: the one that
-  // entered first comes first.
+  // The sequences in one phase, in order. Running sequences: the one that decoded longest ago comes
+  // first. Other phases: the one that entered first comes first.
   Sequences& InPhase(Phase phase) { return phases_[static_cast<size_t>(phase)]; }
   const Sequences& InPhase(Phase phase) const { return phases_[static_cast<size_t>(phase)]; }
   int32_t Count(Phase phase) const { return static_cast<int32_t>(InPhase(phase).size()); }
-  // Whether no sequence computes or is about to; parked ones and copies may still hold blocks.
+  // Whether no sequence computes or is about to; parked sequences and copies may still hold blocks.
   bool NoneComputes() const {
     return Count(Phase::kRunning) + Count(Phase::kPrefilling) + Count(Phase::kSwappingIn) == 0;
   }
 
-  // The sequences in phases waiting and prefilling.
+  // The queue of the sequences in phases waiting and prefilling.
   AgingQueue& queue() { return queue_; }
   // The sum of the widths of all sequences in phases prefilling, running, parked and swapping in.
   int32_t rows() const { return rows_; }
@@ -97,9 +99,9 @@ class SequenceBook {
   std::optional<SequenceId> RemoveExpired();
   TimePoint NextDeadline() const;
 
-  // Without preemptions.
+  // Counts of the sequences and their tokens; the fields about preemptions are left 0.
   SchedulerStats stats() const;
-  // INTERNAL says which count is wrong.
+  // Counts everything anew from the sequences; INTERNAL says which count is wrong.
   absl::Status CheckInvariants(int32_t max_rows) const;
 
  private:
@@ -111,7 +113,7 @@ class SequenceBook {
   AgingQueue queue_;
   absl::btree_set<std::pair<TimePoint, SequenceId>> deadlines_;
   TimePoint now_{};
-  int64_t backlog_tokens_ = 0;  // known and not computed, of waiting and prefilling sequences
+  int64_t backlog_tokens_ = 0;  // uncomputed tokens of waiting and prefilling sequences
   int32_t rows_ = 0;
   uint64_t next_order_ = 0;
 };

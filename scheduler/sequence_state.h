@@ -44,17 +44,17 @@ enum class Phase : uint8_t {
 
 inline constexpr int kNumPhases = 7;
 
-// What tokens belong to that give up their KV.
+// The part of a sequence whose tokens give up their KV.
 enum class TokensOf : uint8_t { kPrompt, kOutput };
 
-// What the scheduler knows of a sequence from the engine: counts, never a block or a token.
+// What the engine tells the scheduler of a sequence: counts, never a block or a token.
 struct SequenceSpec {
   SequenceId id;
   int32_t prompt_tokens = 0;
   // Output tokens that are known at the start, because another worker emitted them.
   int32_t emitted_tokens = 0;
   int32_t max_total_tokens = 0;  // the most tokens whose KV it may hold, prompt and output
-  int32_t evicted_tokens = 0;    // of the prompt; the counts above are without them
+  int32_t evicted_tokens = 0;    // evicted from the prompt; the other counts are without them
   // The most tokens whose KV stays when KV is evicted at the end of the prompt, among them output
   // that is computed again. They are copied into blocks of their own, which the sequence holds from
   // its admission on. 0: nothing will be evicted.
@@ -62,7 +62,7 @@ struct SequenceSpec {
   // The share of its output's tokens whose KV stays: less than 1 where KV is evicted while decoding.
   // Forecasts count on it; the limits above do not, because all output may be computed again.
   double output_share = 1;
-  // Rows of one decode step: the beams of the sequence, or the choices that it will fork into.
+  // The rows of the sequence in one decode step: its beams, or the choices that it will fork into.
   int32_t width = 1;
   int32_t priority = 0;  // a higher one goes first
   TimePoint deadline = kNoDeadline;
@@ -74,25 +74,26 @@ struct SequenceState {
   Phase phase = Phase::kWaiting;
   int32_t computed_tokens = 0;
   int32_t known_tokens = 0;
-  int32_t evicted_output = 0;  // output tokens that the counts above and the maximum are without
+  int32_t evicted_output = 0;  // tokens not in computed, known and max_total_tokens
   uint64_t order = 0;          // rank of its arrival; a preemption does not change it
 
-  TimePoint waits_since{};         // in phase waiting: when that phase began
-  Duration waited{};               // time in that phase before
-  bool aged = false;               // it waited too long, so it ranks above all that did not
-  bool restore_requested = false;  // since it last ran; a second request would not help
-  int32_t shared_tokens = 0;       // from the prefix cache, or from the sequence it forked from
-  int32_t skips = 0;               // how often it was overtaken as the first without room
-  int32_t returning_blocks = 0;    // in phase swapping out: blocks that the end of the copy frees
+  TimePoint waits_since{};  // start of the present phase waiting
+  Duration waited{};        // time spent in phase waiting before waits_since
+  bool aged = false;        // whether it waited too long, so that it ranks above all that did not
+  bool restore_requested = false;  // requested since it last ran; once is enough
+  int32_t shared_tokens = 0;  // tokens from the prefix cache, or from the sequence it forked from
+  int32_t skips = 0;          // how often others overtook it while it was first without room
+  int32_t returning_blocks = 0;  // in phase swapping out: blocks that the end of the copy frees
 
-  // For one row: how many output tokens are known, and how many there may ever be beside the last one.
+  // The output tokens of one row that are known, and the most it may ever have beside the last one.
   int32_t num_output() const { return known_tokens - spec.prompt_tokens + evicted_output; }
   int32_t most_output() const {
     return spec.max_total_tokens - spec.prompt_tokens + evicted_output;
   }
 };
 
-// First come, first served. Sequences that forked from one have the same order.
+// Whether `a` comes before `b` in the order of arrival. Sequences that forked from one sequence
+// have the same arrival, and the lower id comes first.
 inline bool ArrivedBefore(const SequenceState& a, const SequenceState& b) {
   return a.order != b.order ? a.order < b.order : a.spec.id < b.spec.id;
 }

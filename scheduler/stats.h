@@ -13,11 +13,12 @@ struct SchedulerStats {
   int32_t swapped = 0;  // on the host, or being copied there or back
   // Tokens that waiting and prefilling sequences still have to compute.
   int64_t waiting_prompt_tokens = 0;
-  // For all running sequences together: the tokens that their next decodes read, and the decodes that they
-  // are expected to need until they end.
+  // The tokens that the next decodes of all running sequences read together, and the decodes that
+  // these sequences are expected to need until they end.
   int64_t decode_context_tokens = 0;
   int64_t expected_decode_tokens = 0;
-  // Preemptions since the start, by what becomes of the KV.
+  // The number of preemptions since the start: sequences that are computed again, and sequences
+  // whose KV is copied to the host.
   uint64_t preempted_recompute = 0;
   uint64_t preempted_swap = 0;
 };

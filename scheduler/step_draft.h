@@ -12,10 +12,10 @@ namespace tandem {
 struct StepDraft {
   const CacheView& view;
   StepPlan plan;
-  int32_t tokens = 0;  // left of max_step_tokens
-  int32_t blocks = 0;  // left of the available blocks
-  // The highest ranked sequence on the host, or on its way there, that does not come back in this
-  // step. No sequence that ranks below it is admitted. Null when there is none.
+  int32_t tokens = 0;  // what is left of max_step_tokens
+  int32_t blocks = 0;  // what is left of the available blocks
+  // The highest ranked sequence among those on the host, or on their way there, that do not come
+  // back in this step. No sequence that ranks below it is admitted. Null when there is none.
   const SequenceState* highest_swapped = nullptr;
 };
 

@@ -32,12 +32,13 @@ struct Preemption {
   How how = How::kRecompute;
 };
 
-// The work of one step, in this order; a value. The prefills and decodes together stay within the
-// token budget, where a decode counts as many tokens as its sequence is wide.
+// The work of one step, to be done in the order of the fields; a value. The prefills and decodes
+// together stay within the token budget, where a decode counts as many tokens as its sequence is
+// wide.
 struct StepPlan {
   std::vector<SequenceId> expired;  // their deadline passed; the scheduler has forgotten them
   std::vector<Preemption> preempted;
-  std::vector<SequenceId> swap_ins;  // there is room for their KV again
+  std::vector<SequenceId> swap_ins;  // sequences on the host whose KV has room on the device again
   std::vector<SequenceId> restores;  // their prefix is worth copying from the host before admission
   std::vector<Admission> admitted;
   std::vector<PrefillChunk> prefills;
@@ -45,7 +46,8 @@ struct StepPlan {
 
   // Whether the step computes nothing.
   bool empty() const { return prefills.empty() && decodes.empty(); }
-  // Whether a plan that is made right after this one may differ although nothing was computed.
+  // Whether the plan changes the state of a sequence, so that the next plan may differ even if
+  // nothing was computed.
   bool ChangesSomething() const {
     return !expired.empty() || !preempted.empty() || !swap_ins.empty() || !restores.empty() ||
            !admitted.empty();

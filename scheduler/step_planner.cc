@@ -21,8 +21,8 @@ StepPlan StepPlanner::Plan(TimePoint now, const CacheView& view) {
   return std::move(draft.plan);
 }
 
-// The blocks of expired sequences become free when the plan is carried out, so this step does not
-// use them.
+// Removes the sequences whose deadline has passed. Their blocks become free when the plan is
+// carried out, so this step does not use them.
 void StepPlanner::RemoveExpired(StepDraft& draft) {
   while (const std::optional<SequenceId> id = book_.RemoveExpired()) {
     draft.plan.expired.push_back(*id);
@@ -52,8 +52,8 @@ void StepPlanner::PlanDecodes(StepDraft& draft) {
   }
 }
 
-// While blocks run out, no sequence comes back from the host. A sequence that comes back needs room
-// to grow, unless it is alone; otherwise it would soon be preempted again.
+// Plans which swapped sequences come back from the host: none while blocks run out. A sequence that
+// comes back needs room to grow, unless it is alone; otherwise it would soon be preempted again.
 void StepPlanner::PlanSwapIns(StepDraft& draft) {
   if (book_.Count(Phase::kSwapped) + book_.Count(Phase::kSwappingOut) == 0) return;
   const AgingQueue& queue = book_.queue();

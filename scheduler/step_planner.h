@@ -12,8 +12,8 @@
 
 namespace tandem {
 
-// Plans one step after another: sequences whose deadline passed leave, running sequences decode,
-// swapped ones come back, and the rest of the budget goes to prefill chunks.
+// Plans one step after another: sequences whose deadline passed are removed, running sequences
+// decode, swapped ones come back, and the rest of the budget goes to prefill chunks.
 // Thread: engine. Everything that the constructor takes must outlive it.
 class StepPlanner {
  public:
@@ -25,10 +25,10 @@ class StepPlanner {
         book_(book),
         preempter_(options, latency, book) {}
 
-  // The next step, at the time of the book.
+  // Plans the next step; `now` becomes the time of the book.
   StepPlan Plan(TimePoint now, const CacheView& view);
 
-  // Sets the fields that count preemptions.
+  // Sets those fields of `stats` that count preemptions.
   void AddCounts(SchedulerStats& stats) const { preempter_.AddCounts(stats); }
 
  private:

@@ -19,29 +19,29 @@ namespace tandem {
 // The statistics of the link from this worker to one peer over one transport. Rates are of payload
 // bytes, with 1 GB = 1e9 bytes; 0 where nothing was measured yet.
 struct LinkStats {
-  std::string peer;       // the peer's address of this transport, without the scheme
+  std::string peer;       // the peer's address, without the name of the transport
   std::string transport;  // "tcp", "shm", "ipc", "nccl"
 
   // Measured by probe streams, over the same path as KV; 0 before the first probe.
   double probe_gigabytes_per_second = 0;  // of the latest probe
   double best_gigabytes_per_second = 0;   // of the best probe since the peer started
-  Duration probe_setup{};      // to make a connection and acknowledge a stream without frames
-  Duration probe_operation{};  // the cost of each further small frame
+  Duration probe_setup{};                 // time to connect and to get an empty stream acknowledged
+  Duration probe_operation{};             // the time that each further small frame takes
 
   // Tracked whenever something moves, probes included: the rate while the link was full, as an
   // exponentially weighted mean (LinkMeter). 0 until the link was full for long enough.
   double gigabytes_per_second = 0;
-  double fastest_gigabytes_per_second = 0;  // of the fastest moments among these
+  double fastest_gigabytes_per_second = 0;  // of the fastest part of the latest windows
 
   uint64_t payload_bytes = 0;  // acknowledged by the peer or still under way
-  uint64_t streams = 0;        // that were opened
+  uint64_t streams = 0;        // streams that were opened
   uint64_t streams_failed = 0;
   uint64_t resent_frames = 0;  // that the peer asked for again
   uint64_t connects = 0;
   uint64_t bytes_in_flight = 0;  // sent, and not yet consumed by the peer
 };
 
-// What peers sent and this side refused.
+// Counts of what peers sent and this side refused.
 struct RefusedFrames {
   uint64_t malformed = 0;  // not a frame, a wrong header hash, an impossible size or field
   uint64_t corrupted = 0;  // payloads with a wrong hash
@@ -49,17 +49,19 @@ struct RefusedFrames {
   // Frames of another epoch, for an unknown reservation, or for an extent that a reservation does
   // not have; and peers that are not who they should be (ByteChannel) or never said hello.
   uint64_t unauthenticated = 0;
-  // Connections that were closed for one of these reasons, or because there were too many.
+  // Connections that were closed because of a refused frame or peer, or because there were too
+  // many.
   uint64_t closed = 0;
 };
 
 // The statistics of a transport over all of its links, since the start.
 struct TransportStats {
   RefusedFrames refused;
-  // Memory for what is under way: set aside at the start, and with TLS what the present connections
-  // may take besides.
+  // Memory for payloads under way: what was set aside at the start and, with TLS, the most that the
+  // present connections may take besides.
   size_t buffer_bytes = 0;
-  // Frames and their payloads, however these travel; a fabric leaves those of probes out.
+  // The bytes of all frames and of their payloads, whether a payload travels in the connection or
+  // beside it. A fabric leaves out the bytes of probes.
   uint64_t bytes_sent = 0;
   uint64_t bytes_received = 0;
 };
@@ -98,13 +100,13 @@ class FrameReceiver {
   // payload alone. PERMISSION_DENIED (another epoch, an unknown reservation, an extent that the
   // reservation does not have) refuses the stream and also closes the connection.
   virtual absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) = 0;
-  // OK says that the payload is in place and its hash is right. After an error (DATA_LOSS for a
-  // wrong hash, UNAVAILABLE when the connection ended half-way) the place holds nothing of use, and
-  // the stream goes on.
+  // Reports a payload for which Prepare gave a place. OK says that it is in place and its hash is
+  // right. After an error (DATA_LOSS for a wrong hash, UNAVAILABLE when the connection ended
+  // half-way) the place holds nothing of use, and the stream goes on.
   virtual void Landed(const FrameHeader& header, const absl::Status& status) = 0;
-  // The sender says that it has sent everything.
+  // The sender of a stream says that it has sent all data frames of the stream.
   virtual CommitAnswer Commit(const FrameHeader& header) = 0;
-  // The sender of the stream is alive. An error refuses the stream, as in Prepare.
+  // The sender of `stream` has said that it is alive. An error refuses the stream, as in Prepare.
   virtual absl::Status Renewed(uint64_t stream, uint64_t epoch) = 0;
 };
 
@@ -122,7 +124,7 @@ class NoReceiver final : public FrameReceiver {
   }
 };
 
-// `receiver`, or one that refuses every stream where that is null.
+// Returns `receiver`, or a receiver that refuses every stream if `receiver` is null.
 inline FrameReceiver& OrNoReceiver(FrameReceiver* receiver) {
   static NoReceiver none;  // has no state
   return receiver != nullptr ? *receiver : none;
@@ -149,7 +151,7 @@ class SendStream {
  public:
   virtual ~SendStream() = default;
 
-  // Constant.
+  // The link that the stream takes; it never changes.
   virtual SendLink link() const { return {}; }
 
   // Queues a data frame for each of `extents` in their order, or none of them if it fails. The cost
@@ -159,13 +161,13 @@ class SendStream {
   // is empty, larger than kMaxPayloadBytes or not of the memory that the transport can send;
   // INTERNAL after Finish.
   virtual absl::Status Post(std::span<const PostedExtent> extents) = 0;
-  // Queues the commit: no more data frames follow. INTERNAL the second time.
+  // Queues the commit: no more data frames follow. INTERNAL when it is called a second time.
   virtual absl::Status Finish() = 0;
-  // Drops what is queued. Once it returns, this side reads no payload of the stream any more. A peer
-  // that reads payloads where they lie (ipc) may still do so, but what changed fails the hash.
-  // Unless the stream has ended already, `ended` is called before or soon after: with CANCELLED, or
-  // with UNAVAILABLE where the peer has been silent for long. May wait for the transport's thread,
-  // never for a peer.
+  // Gives the stream up and drops the frames that are queued. Once it returns, this side reads no
+  // payload of the stream any more. A peer that reads payloads where they lie (ipc) may still do
+  // so, but what changed fails the hash. Unless the stream has ended already, `ended` is called
+  // before or soon after: with CANCELLED, or with UNAVAILABLE where the peer has been silent for
+  // long. May wait for the transport's thread, never for a peer.
   virtual void Abort() = 0;
 };
 
@@ -180,21 +182,22 @@ class Transport {
 
   // The address that peers connect to.
   virtual std::string address() const = 0;
-  // Whether trying `peer` makes sense from here. INVALID_ARGUMENT for a malformed address,
-  // UNAVAILABLE with the reason otherwise. Does no I/O.
+  // Whether this worker may be able to reach the address `peer`. INVALID_ARGUMENT for a malformed
+  // address, UNAVAILABLE with the reason otherwise. Does no I/O.
   virtual absl::Status MayReach(std::string_view peer) const = 0;
 
-  // Opens a stream toward `peer`. Connections are made when needed and shared by the peer's streams.
-  // While the stream is open, the receiver hears every `renew_every` that its sender lives (zero:
-  // never). The first renewal may take half a second where nothing is posted and none is due.
-  // `ended` is called exactly once, at the latest by the transport's destructor and possibly before
-  // this returns, unless an error is returned: UNAVAILABLE after shutdown, INTERNAL when the stream
-  // is open already, or an error of MayReach.
+  // Opens a stream toward `peer`. Connections are made when needed and shared by the peer's
+  // streams. While the stream is open, a renewal every `renew_every` tells the receiver that the
+  // sender is alive (zero: no renewals). The first renewal may be sent half a second late if
+  // nothing is posted and `renew_every` is at least that long. `ended` is called exactly once, at
+  // the latest by the transport's destructor and possibly before this returns, unless an error is
+  // returned: UNAVAILABLE after shutdown, INTERNAL when the stream is open already, or an error of
+  // MayReach.
   virtual absl::StatusOr<StreamHandle> OpenStream(std::string_view peer, uint64_t stream,
                                                   uint64_t epoch, Duration renew_every,
                                                   StreamEnded ended) = 0;
 
-  // One entry per peer that was ever connected to, for the latest 256 peers.
+  // The statistics of the links: one entry per peer that was ever connected to, for the latest 256.
   virtual std::vector<LinkStats> links() const = 0;
   virtual TransportStats stats() const = 0;
 };

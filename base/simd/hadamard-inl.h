@@ -1,7 +1,7 @@
-// Groups of channels as they are rounded to integers together: the Hadamard transform, which spreads a
-// channel that is much larger than the others over all of them, the largest magnitude, and rounding.
-// Included once per target (Highway's foreach_target). Every target adds the same numbers in the same
-// order, so that the results have the same bits.
+// Operations on a group of channels that are rounded to integers together: the Hadamard transform,
+// which spreads a channel that is much larger than the others over all of them, the largest
+// magnitude, and rounding. Included once per target (Highway's foreach_target). Every target adds
+// the same numbers in the same order, so that the results have the same bits.
 #if defined(TANDEM_BASE_SIMD_HADAMARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TANDEM_BASE_SIMD_HADAMARD_INL_H_
 #undef TANDEM_BASE_SIMD_HADAMARD_INL_H_
@@ -33,7 +33,8 @@ struct GroupFloats {
   hn::Vec<Tag> at[kVectors];
 };
 
-// Calls `function` with 0 to kCount - 1 as constants: what is indexed by them stays in registers.
+// Calls `function` with the constants 0 to kCount - 1. An array that is indexed by constants stays
+// in registers.
 template <size_t kCount, class Function>
 HWY_INLINE void Unrolled(Function function) {
   [&function]<size_t... kIndex>(std::index_sequence<kIndex...>) HWY_ATTR {
@@ -42,8 +43,8 @@ HWY_INLINE void Unrolled(Function function) {
   (std::make_index_sequence<kCount>());
 }
 
-// Adds and subtracts channels that lie a power of two apart, and then those half as far, down to one
-// vector.
+// The steps of the Hadamard transform between vectors: adds and subtracts vectors that are kStride
+// apart, then those half as far apart, down to adjacent ones. kStride is a power of two.
 template <size_t kStride, size_t kLanes>
 HWY_INLINE void MixVectors(GroupFloats<kLanes>& group) {
   if constexpr (kStride > 0) {
@@ -75,7 +76,7 @@ HWY_INLINE hn::Vec<D> Swapped(D d, hn::Vec<D> v) {
   if constexpr (kStride > 2 && 2 * kStride < hn::MaxLanes(D())) return hn::SwapAdjacentBlocks(v);
 }
 
-// The sign bit where the lane has the bit of the stride.
+// The sign bit of a float for the lanes whose index has the bit kStride; 0 for the other lanes.
 template <size_t kStride>
 inline constexpr auto kSigns = [] {
   std::array<uint32_t, 16> signs{};
@@ -83,7 +84,9 @@ inline constexpr auto kSigns = [] {
   return signs;
 }();
 
-// The same within vectors: of a pair a, b the first becomes b + a, the second a + -b.
+// The steps of the Hadamard transform within vectors: of a pair of lanes a, b that are kStride
+// apart, the first becomes b + a and the second a + -b. Then the same for half of kStride, down to
+// 1.
 template <size_t kStride, size_t kLanes>
 HWY_INLINE void MixWithin(GroupFloats<kLanes>& group) {
   if constexpr (kStride > 0) {
@@ -101,20 +104,22 @@ HWY_INLINE void MixWithin(GroupFloats<kLanes>& group) {
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
-// Without the factor of kRotationNorm that makes it a rotation and its own inverse.
+// The Hadamard transform of a group, without the factor kRotationNorm that makes it a rotation and
+// its own inverse.
 template <size_t kLanes>
 HWY_INLINE void Rotate(GroupFloats<kLanes>& group) {
   MixVectors<GroupFloats<kLanes>::kVectors / 2>(group);
   MixWithin<GroupFloats<kLanes>::kOfVector / 2>(group);
 }
 
-// 1 / sqrt(kLanes).
+// 1 / sqrt(kLanes): the factor that makes the Hadamard transform of kLanes channels a rotation.
 template <size_t kLanes>
 inline constexpr float kRotationNorm = (std::countr_zero(kLanes) % 2 == 0 ? 1.0f : 0.70710678f) /
                                        static_cast<float>(1u << std::countr_zero(kLanes) / 2);
 
-// The largest magnitude. Compared as integers: infinity is above all numbers so, and NaN above infinity.
-// An infinity or NaN among the channels is one in each of their sums.
+// The largest magnitude in a group after the Hadamard transform. Magnitudes are compared as
+// integers: so infinity is above all numbers, and NaN above infinity. An infinity or NaN among the
+// channels is one in each of their sums.
 template <size_t kLanes>
 HWY_INLINE float MostOf(const GroupFloats<kLanes>& group) {
   using Tag = typename GroupFloats<kLanes>::Tag;
@@ -126,8 +131,8 @@ HWY_INLINE float MostOf(const GroupFloats<kLanes>& group) {
   return std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(di, most)));
 }
 
-// The nearest integers, even ones where two are as near, in the lowest bits of each lane: a float that
-// large has steps of 1.
+// The nearest integers, even ones in a tie, in the lowest bits of each lane: a float as large as
+// the one that is added has steps of 1.
 template <class V>
 HWY_INLINE auto RoundedBits(V v) {
   const hn::DFromV<V> d;

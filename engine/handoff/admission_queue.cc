@@ -9,10 +9,10 @@
 namespace tandem {
 namespace {
 
-constexpr Duration kFirstRetryAfter = std::chrono::seconds(1);  // before the rate is known
+constexpr Duration kFirstRetryAfter = std::chrono::seconds(1);  // while the rate is unknown
 constexpr Duration kLeastRetryAfter = std::chrono::milliseconds(50);
 constexpr Duration kMostRetryAfter = std::chrono::seconds(30);
-// The latest interval enters the mean with a weight of 1 / kIntervalWeight.
+// The latest interval between admissions enters their mean with a weight of 1 / kIntervalWeight.
 constexpr int kIntervalWeight = 8;
 
 }  // namespace

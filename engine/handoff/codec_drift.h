@@ -4,17 +4,17 @@
 
 namespace tandem {
 
-// Notices that the tables of a codec no longer fit the KV that it encodes, because that becomes less small
-// than the KV that the tables were made of. Thread-compatible.
+// Detects that the tables of a codec no longer fit the KV that it encodes: that the KV is
+// compressed less than the KV from which the tables were made. Thread-compatible.
 class CodecDrift {
  public:
-  // Texts differ by less than a hundredth in how small their KV becomes, layers by more; so the extents of
-  // many prompts are taken together.
+  // Compression is judged over the extents of many prompts together: the ratio differs by less than
+  // a hundredth between texts, but by more between layers.
   static constexpr uint64_t kWindowBytes = 32 << 20;
   static constexpr double kLeastShare = 0.97;
 
-  // Adds a full extent. Whether the window that it completes became smaller by less than kLeastShare of
-  // `expected`, the ratio that was measured when the tables were made.
+  // Adds an extent of a full block. True when it completes a window whose compression ratio is
+  // below kLeastShare of `expected`, the ratio that was measured when the tables were made.
   bool Add(uint64_t kv_bytes, uint64_t wire_bytes, double expected) {
     kv_bytes_ += kv_bytes;
     wire_bytes_ += wire_bytes;

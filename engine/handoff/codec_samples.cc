@@ -6,7 +6,8 @@
 namespace tandem {
 namespace {
 
-// Codecs are timed with so much KV: enough for a rate, and a few milliseconds of a thread once.
+// The amount of KV that codecs are timed with: enough to measure a rate, at the cost of a few
+// milliseconds of one thread, once.
 constexpr int64_t kSampleBytes = 2 << 20;
 
 }  // namespace
@@ -16,7 +17,7 @@ double BytesPerSecond(size_t bytes, Duration took) {
   return seconds > 0 ? static_cast<double>(bytes) / seconds : 0;
 }
 
-// As much of each layer, because layers differ.
+// Keeps as much KV of each layer as of any other, because layers compress differently.
 void CodecSamples::Keep(int32_t layer, std::span<const std::byte> extent) {
   const int64_t of_layer = std::ranges::count(layers_, layer);
   const int64_t bytes = (of_layer + 1) * num_layers_ * std::ssize(extent);
@@ -25,7 +26,7 @@ void CodecSamples::Keep(int32_t layer, std::span<const std::byte> extent) {
   bytes_.insert(bytes_.end(), extent.begin(), extent.end());
 }
 
-// The fastest of three times, because other threads of the process work meanwhile.
+// Uses the fastest of three runs, because other threads of the process work meanwhile.
 CodecModel CodecSamples::Measure(const KvCodec& codec, const Clock& clock) const {
   constexpr int kTimes = 3;
   const size_t num_samples = layers_.size();

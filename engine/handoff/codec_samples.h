@@ -17,7 +17,7 @@ class CodecSamples {
   CodecSamples(const ExtentShape& shape, int32_t num_layers)
       : shape_(shape), num_layers_(num_layers) {}
 
-  // Keeps a copy of an extent of the shape, unless there are enough of its layer.
+  // Keeps a copy of an extent that has the samples' shape, unless there are enough of its layer.
   void Keep(int32_t layer, std::span<const std::byte> extent);
   // How fast one thread encodes and decodes the samples, and how small they become.
   CodecModel Measure(const KvCodec& codec, const Clock& clock) const;
@@ -26,10 +26,10 @@ class CodecSamples {
   ExtentShape shape_;
   int32_t num_layers_;
   std::vector<int32_t> layers_;
-  std::vector<std::byte> bytes_;  // one extent after the other
+  std::vector<std::byte> bytes_;  // the sampled extents, one after the other
 };
 
-// 0 where nothing was measured.
+// The rate of processing `bytes` in the time `took`; 0 where no time was measured.
 double BytesPerSecond(size_t bytes, Duration took);
 
 }  // namespace tandem

@@ -11,17 +11,17 @@
 
 namespace tandem {
 
-// The threads that encode and decode the KV of hand-offs, so that neither the engine nor a transport
-// waits for a codec. Whoever queues jobs bounds their number.
+// The threads that encode and decode the KV of hand-offs, so that neither the engine nor a
+// transport waits for a codec. Callers must bound the number of jobs that they queue.
 // Thread-safe.
 class CodecWorkers {
  public:
   explicit CodecWorkers(int32_t num_threads);
-  // Runs the jobs that are queued, then joins.
+  // Runs the jobs that are still queued, then joins the threads.
   ~CodecWorkers();
 
   int32_t num_threads() const { return static_cast<int32_t>(threads_.size()); }
-  // Jobs begin in the order in which they were queued. They must not queue others.
+  // Queues a job. Jobs begin in the order in which they were queued, and must not queue other jobs.
   void Queue(std::function<void()> job);
 
  private:
@@ -31,7 +31,7 @@ class CodecWorkers {
   absl::Mutex mutex_;
   std::deque<std::function<void()>> jobs_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<std::thread> threads_;  // last: they run on the above
+  std::vector<std::thread> threads_;  // declared last: they use the members above
 };
 
 }  // namespace tandem

@@ -24,8 +24,8 @@ namespace tandem {
 // before it is used. Thread-compatible.
 class ConversionSlots {
  public:
-  ConversionSlots() = default;  // without slots
-  // Errors as Device::Allocate.
+  ConversionSlots() = default;  // an empty set of slots
+  // Allocates the slots. Errors are those of Device::Allocate.
   static absl::StatusOr<ConversionSlots> Create(Device& device, int32_t count, int64_t slot_bytes) {
     ASSIGN_OR_RETURN(DeviceBuffer memory, device.Allocate(static_cast<size_t>(count * slot_bytes)));
     return ConversionSlots(count, slot_bytes, std::move(memory));
@@ -62,13 +62,13 @@ class KvConverter {
                                                              const KvLayout& layout,
                                                              const KvPoolView& pool);
 
-  // Run will convert those tokens of `wanted` that `extent` holds. The extent has the layout
-  // `from`; `blocks` are the sequence's blocks in the pool. The bytes of `extent` must stay
+  // Adds an extent for Run to convert: those of its tokens that are in `wanted`. The extent has the
+  // layout `from`; `blocks` are the sequence's blocks in the pool. The bytes of `extent` must stay
   // unchanged until Run has returned.
   void Add(const KvLayout& from, const SequenceExtent& extent, TokenSpan wanted,
            std::span<const int32_t> blocks);
-  // Converts all that was added and waits for the device, so nothing is read or written afterwards.
-  // After an error the tokens' slots in the pool hold no valid KV.
+  // Converts all extents that were added and waits for the device, so nothing is read or written
+  // afterwards. After an error the tokens' slots in the pool hold no valid KV.
   absl::Status Run();
 
  private:

@@ -7,8 +7,9 @@
 namespace tandem {
 namespace {
 
-// So much KV is encoded before the first of it is sent: large enough that a piece's wake-up of the transport
-// does not count, small enough that link and workers are busy at the same time.
+// The size of the pieces in which KV is encoded and sent: large enough that waking the transport
+// for each piece costs little, small enough that the link and the codec workers are busy at the
+// same time.
 constexpr int64_t kPieceBytes = 512 << 10;
 
 int64_t BytesOf(std::span<const PostedExtent> extents) {

@@ -20,7 +20,8 @@
 
 namespace tandem {
 
-// Memory for encoded payloads, and its part of the encoder's limit. Thread-compatible.
+// The memory for encoded payloads, which counts against the encoder's memory limit until this is
+// destroyed. Thread-compatible.
 class EncodedPayloads {
  public:
   explicit EncodedPayloads(KvEncoder& encoder) : encoder_(encoder) {}
@@ -28,7 +29,7 @@ class EncodedPayloads {
   EncodedPayloads(const EncodedPayloads&) = delete;
   EncodedPayloads& operator=(const EncodedPayloads&) = delete;
 
-  // `reserved_bytes` of the encoder's limit were taken for `buffer`.
+  // Takes over `buffer`, for which `reserved_bytes` were reserved with KvEncoder::Reserve.
   void Keep(std::unique_ptr<std::byte[]> buffer, int64_t reserved_bytes) {
     buffers_.push_back(std::move(buffer));
     reserved_bytes_ += reserved_bytes;
@@ -40,25 +41,25 @@ class EncodedPayloads {
   int64_t reserved_bytes_ = 0;
 };
 
-// A stream of KV that is encoded before it is sent. Extents that are posted are encoded by the workers, in
-// pieces, and each piece goes to the transport's stream when it is ready; the commit follows the last one.
-// Encoded payloads are in memory of this object until the stream has ended.
+// A stream of KV that is encoded before it is sent. Extents that are posted are encoded by the
+// codec workers, in pieces, and each piece goes to the transport's stream when it is ready; the
+// commit follows the last piece. Encoded payloads are in memory of this object until the stream has
+// ended.
+// Some extents are sent as they are: those of a link that sends from the pool alone, those that a
+// codec makes no smaller, and those for which the encoder has no memory left.
 //
-// Some extents go as they are: those of a link that sends from the pool alone, those that a codec makes no
-// smaller, and those for which the encoder has no memory left.
-//
-// The workers read the posted extents. So, as with any stream, these must stay valid until the stream has
-// ended or Abort has returned: the end is reported when no worker reads any more.
+// The workers read the posted extents. So, as with any stream, these must stay valid until the
+// stream has ended or Abort has returned: the end is reported when no worker reads any more.
 // Thread-safe.
 class EncodedStream final : public SendStream, public std::enable_shared_from_this<EncodedStream> {
  public:
-  // All of them outlive the stream.
+  // What a stream works with. Every part must outlive the stream.
   struct Parts {
     KvEncoder& encoder;
     CodecWorkers& workers;
     Transport& transport;
   };
-  // The prompt whose KV is sent, and where what was posted for it is counted.
+  // The prompt whose KV is sent; `posted` counts what was posted for it.
   struct Prompt {
     int32_t tokens = 0;
     KvQuality quality = KvQuality::kExact;
@@ -79,7 +80,8 @@ class EncodedStream final : public SendStream, public std::enable_shared_from_th
   EncodedStream(const Parts& parts, Prompt prompt, StreamEnded ended);
 
   SendLink link() const override { return inner_->link(); }
-  // As SendStream. Extents are of the encoder's layout, and `block` numbers those of the prompt.
+  // As SendStream::Post. The extents have the encoder's layout, and `block` counts the blocks of
+  // the prompt.
   absl::Status Post(std::span<const PostedExtent> extents) override;
   absl::Status Finish() override;
   void Abort() override;
@@ -88,12 +90,12 @@ class EncodedStream final : public SendStream, public std::enable_shared_from_th
   // Extents that one worker encodes.
   struct Piece {
     std::vector<PostedExtent> extents;
-    int64_t bytes = 0;       // of the extents, taken of the encoder's limit unless they are samples
-    bool is_sample = false;  // they were sent as they are: KvEncoder::Sample
+    int64_t bytes = 0;  // size of the extents; reserved from the encoder's limit unless is_sample
+    bool is_sample = false;  // the extents were sent as they are and only feed KvEncoder::Sample
   };
   // How the transport's stream ended.
   struct End {
-    StreamEnded report;  // null once it was called
+    StreamEnded report;  // null once it has been called
     bool reached = false;
     StreamKey key;
     absl::Status status;
@@ -115,20 +117,20 @@ class EncodedStream final : public SendStream, public std::enable_shared_from_th
 
   const Parts parts_;
   const Prompt prompt_;
-  // Constant once the stream is open.
+  // Set when the stream is opened, constant afterwards.
   StreamHandle inner_;
   StreamEncoding encoding_;
 
   absl::Mutex mutex_;
   End end_ ABSL_GUARDED_BY(mutex_);
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // of the first call by a worker that failed
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // the first error of a call on a worker thread
   bool is_over_ ABSL_GUARDED_BY(mutex_) =
       false;  // ended, aborted or failed: no worker begins to read
   bool finishes_ ABSL_GUARDED_BY(mutex_) = false;  // Finish was called
   bool sent_tables_ ABSL_GUARDED_BY(mutex_) = false;
   int32_t waiting_ ABSL_GUARDED_BY(mutex_) =
-      0;  // pieces to encode that were queued and are not posted
-  int32_t reading_ ABSL_GUARDED_BY(mutex_) = 0;  // pieces that workers read now
+      0;  // pieces that were queued to be encoded and are not posted yet
+  int32_t reading_ ABSL_GUARDED_BY(mutex_) = 0;  // pieces that workers are reading now
   EncodedPayloads payloads_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kDumpSuffix = ".kv";
 
-// The draft's name holds the process id, because other workers may write to the same directory.
+// The name of the temporary file for `file`. It holds the process id, because other workers may
+// write to the same directory.
 fs::path DraftOf(const fs::path& file) {
   return file.parent_path() / fmt::format(".{}.{}.part", file.filename().string(), getpid());
 }
@@ -34,7 +35,7 @@ uint64_t SizeOfFile(const fs::path& file) {
 absl::Status WriteBytes(const fs::path& file, std::span<const std::byte> head,
                         std::span<const std::byte> records) {
   std::ofstream out(file, std::ios::binary | std::ios::trunc);
-  // KV says much of its prompt, so it is for the owner of the worker alone.
+  // A prompt can be inferred from its KV, so only the owner of the worker may read the file.
   std::error_code error;
   fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write, error);
   for (const std::span<const std::byte> bytes : {head, records}) {
@@ -45,7 +46,7 @@ absl::Status WriteBytes(const fs::path& file, std::span<const std::byte> head,
   return Internal("{} cannot be written: the disk may be full", file.string());
 }
 
-// A file of that name is whole at any time.
+// Writes a temporary file and renames it, so that a file with the final name is always whole.
 absl::Status WriteDump(const fs::path& file, std::span<const std::byte> head,
                        std::span<const std::byte> records) {
   const fs::path draft = DraftOf(file);
@@ -145,7 +146,7 @@ void KvDumper::Write(KvDumpHeader header, std::unique_ptr<KvDumpBuffer> buffer) 
   if (buffer->dropped()) ++skipped_;
   if (buffer->num_records() == 0) return;
   header.layout = options_.layout;
-  // A job is copied, which a buffer cannot be.
+  // A job must be copyable, which a unique_ptr to the buffer is not.
   writer_.Queue(
       [this, header = std::move(header),
        shared = std::shared_ptr<KvDumpBuffer>(std::move(buffer))] { WriteNow(header, *shared); });

@@ -18,12 +18,13 @@
 
 namespace tandem {
 
-// The name of the file for a request: its id with other characters than letters, digits, '.', '_' and '-'
-// replaced, and then with a hash of the id, so that other ids have other names. It names no directory and
-// does not begin with a dot.
+// The file name of the dump for a request: its id, with every character other than letters, digits,
+// '.', '_' and '-' replaced, and cut off when it is long. Where that changes the id, a hash of the
+// id is added, so that different ids have different names. The name contains no directory and does
+// not begin with a dot.
 std::string KvDumpFileName(std::string_view request_id);
 
-// What all dumps of one worker share. Thread-safe.
+// The bytes that all dumps of one worker may take, and those that they take. Thread-safe.
 class KvDumpBudget {
  public:
   KvDumpBudget(uint64_t most_bytes, uint64_t used) : most_bytes_(most_bytes), used_(used) {}
@@ -36,23 +37,24 @@ class KvDumpBudget {
   std::atomic<uint64_t> used_;
 };
 
-// The KV of one stream as it is posted, until it is written. Where the budget ends it keeps nothing.
-// Thread-compatible.
+// Collects the KV of one stream as it is posted, until it is written to a file. When the budget is
+// exhausted it drops everything that it has and keeps nothing more. Thread-compatible.
 class KvDumpBuffer {
  public:
-  // `sent_tokens` tokens of the prompt are sent.
+  // `sent_tokens`: how many tokens of the prompt are sent.
   KvDumpBuffer(std::shared_ptr<KvDumpBudget> budget, int32_t block_tokens, int32_t sent_tokens)
       : budget_(std::move(budget)), block_tokens_(block_tokens), sent_tokens_(sent_tokens) {}
   ~KvDumpBuffer() { Drop(); }
   KvDumpBuffer(const KvDumpBuffer&) = delete;
   KvDumpBuffer& operator=(const KvDumpBuffer&) = delete;
 
-  // Extents, as they are or as frames.
+  // Adds extents, as they are or encoded as frames.
   void Add(std::span<const PostedExtent> extents);
-  // Takes `bytes` more of the budget. False when the buffer keeps nothing, now or already before.
+  // Takes `bytes` more of the budget. False when the buffer has dropped its content, now or
+  // earlier.
   bool Reserve(uint64_t bytes);
   void Drop();
-  // The bytes are the file's from now on.
+  // The reserved bytes now belong to the file that was written, and this no longer gives them back.
   void KeepReserved() { reserved_ = 0; }
 
   std::span<const std::byte> records() const { return records_; }
@@ -69,10 +71,11 @@ class KvDumpBuffer {
   bool dropped_ = false;
 };
 
-// Writes the KV of hand-offs to files of a directory (docs/kv_codecs.md#dumped-kv), each whole or not at all.
-// All of them together, those that are there already included, stay within a limit; what is not written
-// yet is in memory and counts as well. The posted extents must be in the host's memory.
-// Thread-safe. A thread of its own writes, and ends with this.
+// Writes the KV of hand-offs to files of a directory (docs/kv_codecs.md#dumped-kv), each whole or
+// not at all. The files of the directory, including those of earlier runs, and the KV in memory
+// that is still to be written stay within a common limit. The posted extents must be in the host's
+// memory.
+// Thread-safe. A thread of its own writes the files; it ends with this object.
 class KvDumper {
  public:
   struct Options {
@@ -80,15 +83,15 @@ class KvDumper {
     uint64_t most_bytes = 0;
     KvLayout layout;
   };
-  // INVALID_ARGUMENT when the directory does not exist or nothing can be written to it.
+  // INVALID_ARGUMENT when the directory does not exist or is not writable.
   static absl::StatusOr<std::unique_ptr<KvDumper>> Open(const Options& options);
   KvDumper(const Options& options, uint64_t bytes_there);
 
   std::unique_ptr<KvDumpBuffer> NewBuffer(int32_t sent_tokens) const;
-  // Writes a file of a buffer that is complete, soon. `header` needs no layout. Nothing is written of a
-  // hand-off that sent no KV, or whose buffer is null.
+  // Queues a complete buffer to be written to a file. `header` needs no layout. Nothing is written
+  // when the buffer is null or the hand-off sent no KV.
   void Write(KvDumpHeader header, std::unique_ptr<KvDumpBuffer> buffer);
-  // Sets the fields about dumps.
+  // Sets the fields of `stats` about dumps.
   void AddTo(EngineStats& stats) const;
 
  private:
@@ -98,7 +101,7 @@ class KvDumper {
   const std::shared_ptr<KvDumpBudget> budget_;
   std::atomic<uint64_t> written_ = 0;
   std::atomic<uint64_t> skipped_ = 0;
-  CodecWorkers writer_{1};  // last: its jobs use the above
+  CodecWorkers writer_{1};  // declared last: its jobs use the members above
 };
 
 }  // namespace tandem

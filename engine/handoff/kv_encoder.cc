@@ -13,12 +13,12 @@
 namespace tandem {
 namespace {
 
-// The weight of the latest extent in the means of rate and ratio.
+// The weight of the latest extent in the moving means of a codec's rate and compression ratio.
 constexpr double kWeight = 0.02;
 constexpr size_t kMostPeers = 256;
-// What remains of a thread's rate while steps, transports and the peer want the same cores. Two workers on two
-// cores reach less than with all of their threads; a choice that counted on these made hand-offs over 1 GB/s
-// slower by half.
+// The share of a codec thread's rate that remains while steps, transports and the peer compete for
+// the same cores. On two cores two workers do not reach the rate of all their threads; assuming the
+// full rate made hand-offs over 1 GB/s slower by half.
 constexpr double kShareOfThread = 0.5;
 
 void MoveTo(double& mean, double value) {
@@ -74,8 +74,9 @@ StreamEncoding KvEncoder::Choose(const HandoffTarget& target, const Demand& dema
   return encoding;
 }
 
-// A codec that was named takes the place of the choice among those without loss. Where loss is allowed,
-// naming one other than raw means that encoding is wanted: then the smallest is taken.
+// Returns the way to encode a stream. A codec that the options name is used instead of the fastest
+// lossless one. Where loss is allowed, naming a codec other than raw means that encoding is wanted:
+// then the lossy codec is used.
 size_t KvEncoder::IndexFor(const HandoffTarget& target, const Demand& demand, const Peer& peer) {
   std::vector<size_t> usable = {0};
   std::vector<CodecModel> models = {ModelOf(0, peer)};
@@ -90,7 +91,7 @@ size_t KvEncoder::IndexFor(const HandoffTarget& target, const Demand& demand, co
     models.push_back(ModelOf(i, peer));
   }
   if (options_.codec) return options_.codec == CodecId::kRaw ? 0 : named;
-  // Without a rate of the link nothing says that a codec would pay.
+  // As long as the rate of the link is unknown, nothing shows that a codec would pay.
   if (demand.link.gigabytes_per_second <= 0) return 0;
   const auto previous = std::ranges::find(usable, peer.latest);
   return usable[FastestCodec(models, static_cast<size_t>(previous - usable.begin()), demand.bytes,
@@ -105,7 +106,8 @@ CodecModel KvEncoder::ModelOf(size_t index, const Peer& peer) const {
   return model;
 }
 
-// A transfer that waits for its KV to be computed says nothing of the link or the codec.
+// Learns from the time of a transfer, unless that time was spent waiting for the KV to be computed:
+// then it shows nothing about the link or the codec.
 void KvEncoder::Learn(const HandoffTarget& target, const Demand& demand, const Outcome& outcome) {
   if (demand.bytes <= 0 || demand.link.gigabytes_per_second <= 0) return;
   absl::MutexLock lock(&mutex_);
@@ -216,7 +218,8 @@ KvEncoder::Encoded KvEncoder::Encode(const KvCodec* codec, const ExtentPlace& pl
   return encoded;
 }
 
-// A stream keeps its codec when new tables are made.
+// Finds the entry of the codec that a stream uses. That may be a codec with older tables, because a
+// stream keeps its codec when new tables are made.
 KvEncoder::Known& KvEncoder::KnownOf(const KvCodec* codec) {
   const CodecId id = codec == nullptr ? CodecId::kRaw : codec->id();
   return *std::ranges::find_if(known_, [codec, id](const Known& known) {

@@ -30,47 +30,51 @@ namespace tandem {
 
 // How the KV of one stream is encoded.
 struct StreamEncoding {
-  bool frames = false;  // the peer reads frames: blocks that are not full may be packed
+  bool frames = false;  // the peer reads frames, so blocks that are not full may be packed
   std::shared_ptr<const KvCodec> codec;  // null: full blocks go as they are
-  // Tokens at the front of the prompt and at its end that a codec which changes KV keeps as they are.
+  // The numbers of tokens at the front and at the end of the prompt that a lossy codec leaves
+  // unchanged.
   int32_t exact_front = 0;
   int32_t exact_back = 0;
-  // The codec's tables, which the peer does not have yet; empty where it has them or needs none.
+  // The codec's tables, where the peer does not have them yet; empty where it has them or needs
+  // none.
   std::vector<std::byte> tables;
-  ModelTime expected{};  // of the transfer; 0 where the rate of the link is not known
-  size_t way = 0;        // for KvEncoder::Learn
+  ModelTime expected{};  // expected time of the transfer; 0: the rate of the link is unknown
+  size_t way = 0;        // index of the way to encode, for KvEncoder::Learn
 };
 
-// What the encoded streams of a prefill worker have in common: the codecs, whose tables are made of the
-// first KV that leaves, and of later KV when they no longer fit; how fast they are here; the choice of a
-// codec for each stream; and the limit of the memory for KV that is encoded and not acknowledged yet.
+// What the encoded streams of a prefill worker have in common: the codecs, whose tables are made
+// from the first KV that is sent, and anew from later KV when they no longer fit; the measured
+// speeds of the codecs; the choice of a codec for each stream; and the limit of the memory for KV
+// that is encoded and not acknowledged yet.
 // Thread-safe.
 class KvEncoder {
  public:
   static constexpr uint64_t kProbedExtents = 128;
 
   struct Options {
-    KvLayout layout;               // of the pool, in the host's memory
-    std::optional<CodecId> codec;  // for every stream whose peer reads it; nothing: the fastest one
-    // All KV goes as it is; of every kProbedExtents extents one is encoded by mask-rice, and thrown away, to
-    // know what encoding would do.
+    KvLayout layout;               // layout of the pool, which is in the host's memory
+    std::optional<CodecId> codec;  // used where the peer reads it; none: the fastest codec
+    // Send all KV as it is, but encode one of every kProbedExtents extents with mask-rice and
+    // discard the result, to measure what encoding would achieve.
     bool probes = false;
-    int64_t most_bytes = 256 << 20;  // of KV that waits to be encoded, and encoded KV
+    int64_t most_bytes = 256 << 20;  // limit for KV that waits to be encoded and for encoded KV
   };
   KvEncoder(const Options& options, const Clock& clock);
 
   const KvLayout& layout() const { return options_.layout; }
 
-  // A stream that is to be opened.
+  // What is known about a stream before it is opened.
   struct Demand {
     SendLink link;
-    int64_t bytes = 0;  // of KV, about
+    int64_t bytes = 0;  // approximate size of the KV to send
     KvQuality quality = KvQuality::kExact;
   };
-  // The encoding of a stream to a peer.
+  // Chooses the encoding of a stream to the peer `target`.
   StreamEncoding Choose(const HandoffTarget& target, const Demand& demand);
 
-  // A transfer that Choose began has been acknowledged. Computing its KV took `computing` of the time.
+  // A transfer whose encoding Choose chose has been acknowledged. Of the time `took`, its KV was
+  // still being computed for `computing`.
   struct Outcome {
     size_t way = 0;
     Duration took{};
@@ -78,46 +82,46 @@ class KvEncoder {
   };
   void Learn(const HandoffTarget& target, const Demand& demand, const Outcome& outcome);
 
-  // Whether KV is needed to make tables of.
+  // Whether KV is needed to make the codecs' tables from.
   bool calibrates() const { return calibrates_; }
   // Whether extents that are sent as they are should be given to Sample.
   bool takes_samples() const { return calibrates_ || options_.probes; }
-  // Takes an extent that is sent as it is for new tables, or for the probe.
+  // Uses an extent that is sent as it is to make new tables or as a probe (Options::probes).
   void Sample(int32_t layer, int32_t tokens, std::span<const std::byte> extent);
-  // Counts the exponents of an extent, until there are tables. Encode does so itself.
+  // Counts the exponents of an extent, until there are tables. Encode calls this itself.
   void Calibrate(int32_t layer, std::span<const std::byte> extent);
 
-  // What became of an extent that is to be encoded.
+  // The result of encoding an extent.
   struct Encoded {
-    // The size of its frame. Nothing where that would not be smaller than the extent, which is then to be sent as
-    // it is.
+    // The size of the encoded frame. None where that is not smaller than the extent, which is then
+    // to be sent as it is.
     std::optional<size_t> size;
     ExtentParts parts;
   };
-  // Encodes an extent, of which the first `tokens` tokens are sent, into `out`. `codec` is one that Choose
-  // returned, `out` has ExtentBytes().
+  // Encodes an extent into `out`, which has room for ExtentBytes(). The first `tokens` tokens of
+  // the extent are sent. `codec` is one that Choose returned.
   Encoded Encode(const KvCodec* codec, const ExtentPlace& place, int32_t tokens,
                  std::span<const std::byte> extent, std::span<std::byte> out);
 
-  // Takes so many bytes of the limit for `extents` extents. False when too few are left: these are sent as
-  // they are, and counted.
+  // Reserves `bytes` of the memory limit for `extents` extents. False when too few are left: the
+  // extents are then to be sent as they are, and are counted.
   bool Reserve(int64_t bytes, size_t extents);
   void GiveBack(int64_t bytes) { reserved_ -= bytes; }
 
-  // Bytes of KV for each byte that is sent to the peer, by the latest choice for a stream that may lose
-  // nothing.
+  // The ratio of the KV's bytes to the bytes sent for it to a peer, for the codec of the latest
+  // lossless stream to it.
   double RatioTo(const std::string& data_address) const;
-  // Sets the fields about codecs.
+  // Sets the fields of `stats` about codecs.
   void AddTo(EngineStats& stats) const;
 
  private:
-  // One way to encode KV.
+  // One way to encode KV, and what was measured of it.
   struct Known {
     CodecId id = CodecId::kRaw;
-    KvQuality quality = KvQuality::kExact;  // of the streams that it is for; kExact: of all
+    KvQuality quality = KvQuality::kExact;  // class of streams that may use it; kExact: all
     std::shared_ptr<const KvCodec> codec;   // null: raw, or not made yet
-    CodecModel model;                       // of one thread
-    double expected_ratio = 1;              // of the KV that the tables were made of
+    CodecModel model;                       // speed and compression ratio with one thread
+    double expected_ratio = 1;              // ratio for the KV from which the tables were made
     CodecDrift drift;
     WireCodecStats counts;
   };
@@ -125,33 +129,33 @@ class KvEncoder {
   static std::unique_ptr<KvCodec> NewCodec(const Known& known,
                                            const std::shared_ptr<const CodecTables>& tables);
   struct Peer {
-    size_t latest = 0;  // the way of the latest stream
+    size_t latest = 0;  // index in known_ of the latest stream's way to encode
     Overruns overruns;
   };
-  // What is known of way `index` to a peer.
+  // The model of the transfer time for known_[index], corrected by what was observed of this peer.
   CodecModel ModelOf(size_t index, const Peer& peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BuildCodecs(const CodecCalibrator& calibrator, const CodecSamples& samples);
   size_t IndexFor(const HandoffTarget& target, const Demand& demand, const Peer& peer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Known& KnownOf(const KvCodec* codec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Counts an extent, of which all tokens of a block are KV where it is `full`.
+  // Counts an encoded extent. `full`: all tokens of its block hold KV.
   void Observe(const KvCodec* codec, const ExtentParts& parts, bool full, Duration took);
-  // Begins to count exponents for new tables. The old ones serve until these are made.
+  // Begins to count exponents for new tables. The old tables are used until the new ones are made.
   void CalibrateAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   const Clock& clock_;
   std::atomic<bool> calibrates_;
   std::atomic<int64_t> reserved_ = 0;
-  std::atomic<uint64_t> probes_ = 0;  // extents that were offered to the probe
+  std::atomic<uint64_t> probes_ = 0;  // extents that could have been probed
 
   mutable absl::Mutex mutex_;
   std::unique_ptr<CodecCalibrator> calibrator_ ABSL_GUARDED_BY(mutex_);  // null: the tables fit
-  int64_t calibrated_tokens_ ABSL_GUARDED_BY(mutex_) = 0;                // of the last layer
+  int64_t calibrated_tokens_ ABSL_GUARDED_BY(mutex_) = 0;  // counted at the last layer
   CodecSamples samples_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::byte> tables_ ABSL_GUARDED_BY(mutex_);
   std::vector<Known> known_ ABSL_GUARDED_BY(mutex_);  // raw is the first
-  // By address and quality. Ways are indices into known_.
+  // Keyed by the peer's address and the quality of the stream.
   absl::flat_hash_map<std::pair<std::string, KvQuality>, Peer> peers_ ABSL_GUARDED_BY(mutex_);
   uint64_t unencoded_extents_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t calibrations_ ABSL_GUARDED_BY(mutex_) = 0;  // how often tables were made

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMaxCompleted = 1024;
 
-// Only this frame is dropped, and the stream continues.
+// An error that drops only the present frame; the stream continues.
 template <typename... Args>
 absl::Status Aborted(fmt::format_string<Args...> format, Args&&... args) {
   return MakeStatus(absl::StatusCode::kAborted, format, std::forward<Args>(args)...);
@@ -24,7 +24,8 @@ absl::Status AlreadyExists(fmt::format_string<Args...> format, Args&&... args) {
   return MakeStatus(absl::StatusCode::kAlreadyExists, format, std::forward<Args>(args)...);
 }
 
-// A payload in a slot, and the place of its extent: in the pool, or the slot itself.
+// An encoded payload in a slot, and the memory that its extent is decoded into: in the pool, or the
+// slot itself.
 struct Encoded {
   FrameDecoder decoder;
   KvLayout layout;
@@ -33,7 +34,8 @@ struct Encoded {
   std::byte* extent = nullptr;
 };
 
-// An extent of all tokens of a block is decoded to its place, unless the payload lies there.
+// Decodes a payload into its extent. A full block is decoded in place, unless the payload lies
+// there; otherwise the tokens are decoded to a buffer and then unpacked.
 absl::Status DecodeInto(const FrameHeader& header, const Encoded& encoded) {
   thread_local std::vector<std::byte> tokens;
   const auto layer = static_cast<int32_t>(header.layer);
@@ -156,7 +158,8 @@ absl::StatusOr<std::byte*> LandingZone::PlaceFor(const FrameHeader& header, Land
     return pool_.Extent(static_cast<int32_t>(header.layer), landing.plan.blocks[header.block]);
   }
   const std::optional<int32_t> slot = slots_.Take();
-  // What is dropped is missing at the commit and comes again, when others are through.
+  // A frame that is dropped is requested again at the commit, when other frames have left their
+  // slots.
   if (!slot)
     return Aborted("all slots for KV that is encoded or of another layout are being written");
   landing.slots.emplace(index, *slot);
@@ -215,7 +218,8 @@ absl::Status LandingZone::TakeTables(const FrameHeader& header, Landing& landing
   return absl::OkStatus();
 }
 
-// No other thread touches the slot, the extent and the plan while the extent is being written.
+// Decodes without the lock: while an extent is being written, no other thread touches its slot, its
+// bytes or the plan of its landing.
 void LandingZone::Decode(const FrameHeader& header) {
   Encoded encoded;
   {
@@ -265,7 +269,8 @@ bool LandingZone::Settle(const FrameHeader& header, const absl::Status& status) 
   return true;
 }
 
-// Decoding and converting the verified payloads frees their slots.
+// Waits until a slot is free or nothing is being decoded, and then converts the verified payloads
+// if all slots are still taken. Decoding and converting free slots.
 void LandingZone::MakeRoom() {
   {
     absl::MutexLock lock(&mutex_);
@@ -342,7 +347,8 @@ CommitAnswer LandingZone::Commit(const FrameHeader& header) {
   {
     absl::MutexLock lock(&mutex_);
     const absl::StatusOr<Landing*> found = Find(header.stream, header.epoch, now);
-    // The acknowledgement was lost, so it is sent again.
+    // The reservation is complete already, so the first acknowledgement was lost: acknowledges
+    // again.
     if (absl::IsAlreadyExists(found.status())) return {};
     if (!found.ok()) return {.status = found.status(), .missing = {}};
     Landing& landing = **found;
@@ -363,7 +369,7 @@ absl::Status LandingZone::Renewed(uint64_t stream, uint64_t epoch) {
   const TimePoint now = clock_.Now();
   absl::MutexLock lock(&mutex_);
   const absl::StatusOr<Landing*> found = Find(stream, epoch, now);
-  // A complete reservation waits for its request, not for its sender.
+  // A complete reservation needs no renewal by its sender: it waits for its request.
   if (absl::IsAlreadyExists(found.status())) return absl::OkStatus();
   RETURN_IF_ERROR(found.status());
   (*found)->lease_end = now + options_.lease;

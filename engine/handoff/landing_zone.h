@@ -25,28 +25,28 @@
 
 namespace tandem {
 
-// Receives incoming KV: it tells the transport's thread where to write the payload of each frame,
-// knows whether all KV of a reservation has arrived, and keeps its lease. Frames and renewals
-// extend the lease, and it ends on time however busy the engine thread is. This is the only part of
-// a worker that two threads share.
+// Receives incoming KV: it gives the transport's thread the memory into which to write the payload
+// of each frame, knows whether all KV of a reservation has arrived, and keeps its lease. Frames and
+// renewals extend the lease, and it ends on time however busy the engine thread is. The engine
+// thread, the transports' threads and the codec workers share it.
 //
 // Payloads in the layout of the pool are written into the pool, others into a slot. From the slots
 // their tokens are converted into the pool, on its device, all verified payloads together. This
 // happens when a slot is needed and none is free, and before a commit is answered. The transport's
 // thread waits for it, at most for one conversion of its own and one of another transport's thread.
 //
-// Encoded payloads are written into a slot, too. A codec worker decodes each when it is verified: into
-// the pool, or, in another layout, into its slot, to be converted. When a slot is needed and none is
-// free, and before a commit is answered, the transport's thread waits for codec workers, which
-// themselves wait for no other thread.
+// Encoded payloads are written into a slot, too. A codec worker decodes each when it is verified:
+// into the pool, or, in another layout, into its slot, to be converted. When a slot is needed and
+// none is free, and before a commit is answered, the transport's thread waits for codec workers,
+// which themselves wait for no other thread.
 //
-// One extent (layer, block of the sender) of a reservation:
+// States of one extent (layer, block of the sender) of a reservation:
 //   empty    -> writing   Prepare
 //   landed   -> writing   Prepare of a duplicate: the bytes are unknown until it has landed
 //   writing  -> landed    Landed(OK), and the payload is decoded and converted if it must be
-//   writing  -> empty     Landed(error), or it could not be decoded: the extent is requested again at the
-//                         commit
-// One reservation:
+//   writing  -> empty     Landed(error), or it could not be decoded: the extent is requested again
+//                         at the commit
+// States of one reservation:
 //   open      -> committed  Commit when all extents have landed: later frames are dropped, and
 //                           later commits are acknowledged again
 //   open      -> broken     a commit with another number of frames: everything is refused with that
@@ -60,19 +60,20 @@ namespace tandem {
 class LandingZone final : public FrameReceiver {
  public:
   enum class Closing : uint8_t {
-    kDone,      // nothing writes into the blocks
+    kDone,      // nothing is being written into the blocks
     kDraining,  // a write is in flight: KvDrainedMessage will follow
   };
 
   struct Options {
-    KvLayout layout;     // of the pool
-    uint64_t epoch = 0;  // of this engine; a frame for another one is from an unauthenticated peer
+    KvLayout layout;     // layout of the pool
+    uint64_t epoch = 0;  // this engine's epoch; frames for another epoch are refused
     Duration lease{};
-    // Decode what comes encoded; they must be gone before the zone is. Null where the pool is not in the
-    // host's memory: then nothing encoded is accepted.
+    // The threads that decode encoded KV; they must be destroyed before the zone. Null where the
+    // pool is not in the host's memory: then nothing encoded is accepted.
     CodecWorkers* workers = nullptr;
   };
-  // For KV that is encoded or in other layouts. Each slot has LargestExtentBytesTo(layout) bytes.
+  // The slots and the converter for KV that is encoded or in other layouts. Each slot has
+  // LargestExtentBytesTo(layout) bytes.
   struct Conversion {
     ConversionSlots slots;
     std::unique_ptr<KvConverter> converter;
@@ -80,16 +81,16 @@ class LandingZone final : public FrameReceiver {
   LandingZone(const Options& options, const KvPoolView& pool, Conversion conversion,
               const Clock& clock, Inbox& inbox);
 
-  // Accepts frames for `id` from now on, and returns what it reads besides extents as they are. Ids must
+  // Accepts frames for `id` from now on, and returns what can be read besides raw extents. Ids must
   // rise from call to call.
   ReadableKv Open(ReservationId id, LandingPlan plan);
   // Refuses further frames and forgets the reservation, which must be open.
   Closing Close(ReservationId id);
   // Refuses all frames from now on with UNAVAILABLE.
   void ShutDown();
-  // The time at which the lease of `id` ends unless it is extended before.
+  // The time at which the lease of `id` ends unless it is extended before then.
   TimePoint LeaseEnd(ReservationId id) const;
-  // How many of the bytes that are expected for `id` have landed.
+  // How many of the expected bytes of KV for `id` have landed.
   uint64_t LandedBytes(ReservationId id) const;
   // Extends the lease to its full length from now on.
   void Renew(ReservationId id);
@@ -100,27 +101,29 @@ class LandingZone final : public FrameReceiver {
   absl::Status Renewed(uint64_t stream, uint64_t epoch) override;
 
  private:
-  // A reservation that accepts frames. PERMISSION_DENIED for another epoch and for a reservation
-  // that was never made, NOT_FOUND for one that has ended, ALREADY_EXISTS for one that is complete.
+  // Finds a reservation that accepts frames. PERMISSION_DENIED for another epoch and for a
+  // reservation that was never made, NOT_FOUND for one that has ended, ALREADY_EXISTS for one that
+  // is complete.
   absl::StatusOr<Landing*> Find(uint64_t stream, uint64_t epoch, TimePoint now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The landing whose extent a prepared frame writes.
+  // The landing of a frame whose payload is being written after Prepare.
   Landing& Writing(const FrameHeader& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::byte*> PlaceFor(const FrameHeader& header, Landing& landing, size_t index)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The write of an extent has ended, with an OK status when its payload is in the pool. Returns
-  // true when the landing was closed and this was its last write: it is deleted then.
+  // Notes that the write of an extent has ended, with an OK status when its payload is in the pool.
+  // Returns true when the landing was closed and this was its last write: it is deleted then.
   bool Settle(const FrameHeader& header, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Drops the verified payloads of `id` in slots.
+  // Drops the verified payloads of `id` that are still in slots.
   void DropVerified(ReservationId id, Landing& landing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MakeRoom();
   // Waits until no payload of `id` is being decoded.
   void AwaitDecoded(ReservationId id);
-  // The tables in a slot, for this reservation and later ones.
+  // Adds the codec tables in the frame's slot to the decoders of this reservation and of later
+  // ones.
   absl::Status TakeTables(const FrameHeader& header, Landing& landing)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Decodes the payload in a slot. Thread: a codec worker.
+  // Decodes the payload in the frame's slot. Thread: a codec worker.
   void Decode(const FrameHeader& header);
   void ConvertVerified();
   std::vector<FrameHeader> TakeVerified() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -133,13 +136,13 @@ class LandingZone final : public FrameReceiver {
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<ReservationId, std::unique_ptr<Landing>> landings_ ABSL_GUARDED_BY(mutex_);
   ConversionSlots slots_ ABSL_GUARDED_BY(mutex_);
-  std::vector<FrameHeader> verified_ ABSL_GUARDED_BY(mutex_);  // payloads to convert from slots
-  bool converting_ ABSL_GUARDED_BY(mutex_) = false;            // a thread uses the converter
-  int32_t num_decoding_ ABSL_GUARDED_BY(mutex_) = 0;           // payloads that codec workers have
-  FrameDecoder decoder_ ABSL_GUARDED_BY(mutex_);  // with the tables that senders brought
+  std::vector<FrameHeader> verified_ ABSL_GUARDED_BY(mutex_);  // payloads in slots, to be converted
+  bool converting_ ABSL_GUARDED_BY(mutex_) = false;            // a thread is using the converter
+  int32_t num_decoding_ ABSL_GUARDED_BY(mutex_) = 0;           // payloads that codec workers decode
+  FrameDecoder decoder_ ABSL_GUARDED_BY(mutex_);  // has the tables that senders brought
   const std::unique_ptr<KvConverter> converter_;  // used only by the thread that set converting_
-  ReservationId latest_ ABSL_GUARDED_BY(mutex_);  // the latest that was opened
-  // Reservations that were complete when they were closed. Their senders may have missed the
+  ReservationId latest_ ABSL_GUARDED_BY(mutex_);  // id of the reservation that was opened last
+  // Ids of reservations that were complete when they were closed. Their senders may have missed the
   // acknowledgement and commit again.
   RecentIds<ReservationId> completed_ ABSL_GUARDED_BY(mutex_);
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;

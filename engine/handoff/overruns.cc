@@ -5,11 +5,12 @@
 namespace tandem {
 namespace {
 
-// How fast earlier transfers are forgotten: the share of their weight that each later one leaves, by the same
-// way and by another one.
+// How fast earlier transfers are forgotten: the share of their weight that remains after each later
+// transfer, if that was encoded in the same way or in another way.
 constexpr double kKeptBySame = 0.75;
 constexpr double kKeptByOther = 0.98;
-// Until so much was observed of a way, its model is believed for the rest.
+// The weight of the assumption that there is no overrun: it counts as much as this many bytes that
+// were transferred in the predicted time.
 constexpr double kTrustedBytes = 8e6;
 
 }  // namespace

@@ -6,12 +6,14 @@
 
 namespace tandem {
 
-// How much longer transfers to a peer took than their models say, way by way. What was observed of a way that
-// is not used counts less from transfer to transfer, so that it is tried again. Thread-compatible.
+// How much longer transfers to a peer took than their models predict, for each way to encode KV.
+// The observations of a way that is not used lose weight with every transfer, so that it is tried
+// again. Thread-compatible.
 class Overruns {
  public:
   double SecondsPerByte(size_t way) const;
-  // A transfer of so many bytes took so much longer; less is 0.
+  // Adds a transfer of `bytes` that took `seconds` longer than predicted; negative values count as
+  // 0.
   void Add(size_t way, int64_t bytes, double seconds);
 
  private:

@@ -12,17 +12,19 @@
 
 namespace tandem {
 
-// What was posted for one request, on all of its streams. Thread-safe.
+// What was posted for one request, on all of its streams together. Thread-safe.
 class PostedKv {
  public:
-  // From now on extents go to `dump` as well; an earlier one is dropped, since all KV is posted anew.
+  // From now on extends `dump` with the extents that are posted. An earlier dump is dropped, since
+  // all KV is posted anew.
   void SetDump(std::unique_ptr<KvDumpBuffer> dump);
-  // Null where there is none.
+  // Hands over the dump; null where there is none.
   std::unique_ptr<KvDumpBuffer> TakeDump();
 
-  // Frames that were posted, of any kind.
+  // Counts frames of any kind that were posted.
   void Add(std::span<const PostedExtent> frames);
-  // The parts of extents of KV among them: `parts` has one for each of `extents`.
+  // Counts the parts of those posted frames that are extents of KV; `parts` has one entry for each
+  // of `extents`.
   void AddParts(std::span<const PostedExtent> extents, std::span<const ExtentParts> parts);
 
   uint64_t frames() const;

@@ -38,8 +38,9 @@ absl::Status KvReceiver::Check(const ReserveRequest& request) const {
   return scheduler_.CheckFits(SpecOfPromise(request, SequenceId()));
 }
 
-// The scheduler gets no deadline: only the receiver knows whether a write is in flight, and the promise
-// must stand until that has landed.
+// The sequence by which the scheduler accounts for a reservation. It has no deadline: only the
+// receiver knows whether a write is in flight, and the blocks must stay reserved until the payload
+// has landed.
 SequenceSpec KvReceiver::SpecOfPromise(const ReserveRequest& request, SequenceId promise) const {
   const auto prompt_tokens = static_cast<int32_t>(request.prompt.size());
   const int32_t stored = StoredTokens(request.prompt.size(), request.eviction);
@@ -53,13 +54,15 @@ SequenceSpec KvReceiver::SpecOfPromise(const ReserveRequest& request, SequenceId
                        .width = request.width,
                        .priority = request.priority,
                        .tenant = TenantKey(request.tenant)};
-  // Only a sequence that is computed again here evicts here.
+  // A copy, which may be turned off: the prefill worker's eviction stays as it is, and only a
+  // sequence that is computed again evicts on this worker.
   std::optional<TokenEviction> eviction = request.eviction;
   KeepAllWhereEvictionDoesNotFit(scheduler_, spec, eviction);
   return spec;
 }
 
-// How many of the available blocks TakeBlocks takes: new ones, and idle ones of the cache.
+// How many available blocks TakeBlocks will take for a prompt: new blocks, and idle blocks of the
+// prefix cache.
 int32_t KvReceiver::BlocksToTake(const PrefixKey& key, const ReserveRequest& request) const {
   const std::span<const int32_t> prompt = request.prompt;
   const auto prompt_tokens = static_cast<int64_t>(prompt.size());
@@ -72,8 +75,9 @@ int32_t KvReceiver::BlocksToTake(const PrefixKey& key, const ReserveRequest& req
   return store_.layout().BlocksFor(prompt_tokens) - match.device_blocks + match.idle_blocks;
 }
 
-// Blocks of the prompt: full ones that are cached, and new ones behind them. How many tokens are
-// cached: none of a prompt whose KV is evicted, because the cache has no such KV.
+// Fills the block table of a reservation: full blocks of the prompt that are cached, then new ones.
+// Returns how many tokens are cached: none of a prompt whose KV is evicted, because the cache has
+// no such KV.
 int32_t KvReceiver::TakeBlocks(PrefixKey& key, Incoming& incoming) {
   const std::vector<int32_t>& prompt = incoming.request.prompt;
   const int64_t stored = StoredTokens(prompt.size(), incoming.request.eviction);
@@ -207,7 +211,7 @@ std::optional<RequestId> KvReceiver::ClaimedBy(ReservationId id) const {
 
 void KvReceiver::Arrived(const KvArrivedMessage& message) {
   const auto place = incoming_.find(message.reservation);
-  // It was released while this message was on its way.
+  // The reservation was released while this message was in the inbox.
   if (place == incoming_.end() || place->second.state == ReceiveState::kDraining) return;
   Advance(place->second.state,
           message.status.ok() ? ReceiveEvent::kComplete : ReceiveEvent::kBreak);
@@ -239,8 +243,8 @@ std::optional<ExpiredReservation> KvReceiver::CheckExpiry(ReservationId id, Inco
         DeadlineExceeded("the deadline passed while the request waited for its KV")};
   }
   if (incoming.lease_end > now) return std::nullopt;
-  // Frames and renewals prolong the lease in the landing zone. The receiver asks for the new end only when
-  // the one that it knows has passed, so that a frame costs it nothing.
+  // Frames and renewals extend the lease in the landing zone. The receiver asks for the new end
+  // only when the end that it knows has passed, so that a frame costs it nothing.
   incoming.lease_end = zone_.LeaseEnd(id);
   if (incoming.lease_end > now) return std::nullopt;
   return ExpiredReservation{

@@ -30,9 +30,9 @@ struct ExpiredReservation {
   absl::Status status;
 };
 
-// The receiving half of hand-offs: reservations, from the promise of blocks until their KV is
-// taken over by a request, or the blocks are freed. Their states are in engine/handoff/states.h;
-// the AdmissionQueue has the reservations that wait for room. A reservation is claimed when a
+// The receiving half of hand-offs: reservations, from the moment that blocks are promised until a
+// request takes over the KV, or the blocks are freed. Their states are in engine/handoff/states.h;
+// reservations that wait for room are in the AdmissionQueue. A reservation is claimed when a
 // request waits for its KV, which may happen in any state. Thread: engine. Everything that the
 // constructor takes must outlive it.
 class KvReceiver {
@@ -46,35 +46,39 @@ class KvReceiver {
   };
   KvReceiver(const EngineOptions& options, const Parts& parts);
 
-  // What can be said without looking for room: FAILED_PRECONDITION when the peers serve different
-  // models or the KV cannot be converted, INVALID_ARGUMENT when the request could never fit.
+  // Checks a reservation without looking for room: FAILED_PRECONDITION when the peers serve
+  // different models or the KV cannot be converted, INVALID_ARGUMENT when the request could never
+  // fit.
   absl::Status Check(const ReserveRequest& request) const;
-  // Sets blocks for the prompt aside, those that are cached here among them; `promise` names them
-  // in the scheduler. The request passed Check. RESOURCE_EXHAUSTED when there is no room: it may
-  // be asked for again.
+  // Reserves blocks for a prompt, including those of its prefix that are cached here; the scheduler
+  // knows the reservation as sequence `promise`. The request passed Check. RESOURCE_EXHAUSTED when
+  // there is no room: the caller may try again.
   absl::StatusOr<Reservation> Reserve(WaitingReservation& waiting, SequenceId promise);
 
-  // `request` waits for the KV from here on. NOT_FOUND for one that is unknown or lapsed,
-  // FAILED_PRECONDITION when the request is not the one that was reserved for, the KV's own status
-  // when it is broken.
+  // `request` waits for the KV of the reservation from here on. NOT_FOUND for a reservation that is
+  // unknown or lapsed, FAILED_PRECONDITION when it was made for another request, the KV's own
+  // status when that is broken.
   absl::Status Claim(ReservationId id, const EngineRequest& request);
-  // How many of the bytes that an existing reservation expects have landed.
+  // How many of an existing reservation's bytes of KV have landed.
   uint64_t LandedBytes(ReservationId id) const { return zone_.LandedBytes(id); }
   // Whether all KV of a reservation is in place and verified.
   bool IsComplete(ReservationId id) const;
-  // The dtype that the KV of an existing reservation came in, when it is kept in a wider one here.
+  // The dtype in which the KV of an existing reservation was sent, when the pool keeps it in a
+  // wider one.
   std::optional<DType> NarrowerDType(ReservationId id) const;
-  // Whether the request of an existing reservation evicts KV when its prompt is computed again here. There
-  // may be room for what arrives, and none for that.
+  // Whether the request of an existing reservation evicts KV when its prompt is computed again
+  // here, after a preemption. There may be room for the KV that arrives and none for evicting it
+  // here.
   bool EvictsAgain(ReservationId id) const;
-  // The KV of a complete reservation. In the scheduler `successor`, which is parked, replaces it.
+  // Hands over the blocks of a complete reservation. In the scheduler `successor`, a parked
+  // sequence, replaces the reservation.
   BlockTable Take(ReservationId id, const SequenceSpec& successor);
-  // Gives the blocks back; unknown ids are ignored.
+  // Frees the blocks of a reservation; unknown ids are ignored.
   void Release(ReservationId id);
-  // Gives the blocks back that were reserved for `request`, if there are any and no request has
-  // claimed them.
+  // Frees the blocks that were reserved for `request`, if there are any and no request has claimed
+  // them.
   void ReleaseUnclaimed(RequestId request);
-  // The request that waits for `id`, if it exists and is claimed.
+  // The request that waits for the KV of reservation `id`, if `id` exists and is claimed.
   std::optional<RequestId> ClaimedBy(ReservationId id) const;
 
   void Arrived(const KvArrivedMessage& message);
@@ -85,12 +89,13 @@ class KvReceiver {
   // The earliest time at which a reservation may expire.
   TimePoint NextExpiry() const;
 
-  // Takes no more frames and gives all blocks back at once, under a write too: the pool is not used
-  // again.
+  // Accepts no more frames and frees all blocks at once, even while a payload is being written: the
+  // pool is not used again.
   void ShutDown();
 
   int32_t num_reservations() const { return static_cast<int32_t>(incoming_.size()); }
-  // How many of these have ended except for a payload that is being written.
+  // The number of reservations that have ended but whose blocks a payload is still being written
+  // to.
   int32_t num_draining() const { return num_draining_; }
 
  private:
@@ -101,8 +106,8 @@ class KvReceiver {
     ReceiveState state = ReceiveState::kAwaited;
     absl::Status broken;
     std::optional<RequestId> claimed_by;
-    bool evicts_again = false;  // when it is computed again here
-    TimePoint lease_end{};      // not before this; the landing zone knows exactly
+    bool evicts_again = false;  // what EvictsAgain returns
+    TimePoint lease_end{};      // a lower bound; the landing zone has the exact time
     TimePoint deadline = kNoDeadline;
   };
 

@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-// The latest ids that were added; older ones are forgotten. Thread-compatible.
+// A set of the ids that were added most recently; older ones are forgotten. Thread-compatible.
 template <typename Id>
 class RecentIds {
  public:

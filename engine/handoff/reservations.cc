@@ -24,8 +24,8 @@ absl::Status NoRoom(const AdmissionQueue& waiting, TimePoint now, std::string_vi
   return status;
 }
 
-// KV that was changed on its way is not what its tokens alone determine. So it shares a prefix cache only with
-// KV that was changed alike.
+// The salt of the prefix cache for KV that arrives. KV that a lossy codec changed is not determined
+// by its tokens alone, so it may be shared only with KV of the same quality.
 std::string SaltFor(std::string salt, KvQuality quality) {
   if (quality != KvQuality::kExact) salt += fmt::format("\n{}", Name(quality));
   return salt;
@@ -110,7 +110,8 @@ void Reservations::Drain() {
   }
 }
 
-// A draining engine takes decodes as well: the request was accepted when its blocks were reserved.
+// A draining engine accepts decodes as well: the request was accepted when its blocks were
+// reserved.
 void Reservations::Decode(DecodeMessage& message) {
   DecodeRequest& decode = message.decode;
   if (absl::Status status = core_.requests.CheckNew(decode.request.id); !status.ok()) {

@@ -10,14 +10,14 @@
 namespace tandem {
 
 // The reservations of a decode engine: those that wait for room, those that wait for their KV, and
-// the requests that decode from them. The AdmissionQueue keeps the former and the KvReceiver the
-// latter; this answers the callers and starts and ends the requests.
-// Thread: engine. `core` must outlive it.
+// the requests that decode from them. The AdmissionQueue holds the ones that wait for room, the
+// KvReceiver those that wait for KV; this class answers the callers and starts and ends the
+// requests. Thread: engine. `core` must outlive it.
 class Reservations {
  public:
   explicit Reservations(EngineCore& core);
 
-  // What other threads ask for or report; engine/inbox.h says what each message means.
+  // Handlers of the messages of other threads; engine/inbox.h says what each message means.
   void Reserve(ReserveMessage& message);
   void Cancel(const CancelReserveMessage& message);
   void Decode(DecodeMessage& message);
@@ -25,23 +25,24 @@ class Reservations {
   void Arrived(const KvArrivedMessage& message);
   void Drained(const KvDrainedMessage& message);
 
-  // Answers waiting reservations in their order, as far as there is room.
+  // Admits and answers waiting reservations in their order, as long as there is room.
   void AdmitWaiting();
-  // Ends what has waited too long for room or for KV.
+  // Ends reservations that have waited too long for room or for KV.
   void ActOnTime(TimePoint now);
-  // When ActOnTime has something to do next.
+  // The next time at which ActOnTime has something to do.
   TimePoint NextExpiry() const;
-  // Rejects every reservation that waits for room, and from now on every new one.
+  // Rejects every reservation that waits for room, and every new one from now on.
   void Drain();
 
-  // Sets the fields about reservations.
+  // Sets the fields of `stats` about reservations.
   void AddTo(EngineStats& stats) const;
 
  private:
   void Reject(WaitingReservation& waiting, const absl::Status& status);
   void RejectExpired(TimePoint now);
   void EndExpired(TimePoint now);
-  // Decodes from the KV that the request was waiting for and that is complete since `arrived`.
+  // Starts decoding from the KV for which the request was waiting and which is complete since
+  // `arrived`.
   void StartDecode(RequestState& request, TimePoint arrived);
 
   EngineCore& core_;

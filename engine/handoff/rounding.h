@@ -7,15 +7,15 @@
 
 namespace tandem {
 
-// What a class of quality does to KV, and which tokens it spares: the first ones, which every query attends
-// to, and the latest.
+// How a class of quality rounds KV, and how many tokens it leaves unchanged: the first ones of the
+// prompt, which every query attends to, and the latest.
 struct Rounding {
   QuantisedBits bits;
   int32_t exact_front = 0;
   int32_t exact_back = 0;
 };
 
-// The class that rounds KV as `quality` does: kTiny is kCompact with fewer tokens.
+// The quality class with the same rounding as `quality`: kTiny is kCompact with fewer tokens.
 inline KvQuality RoundsAs(KvQuality quality) {
   return quality == KvQuality::kTiny ? KvQuality::kCompact : quality;
 }

@@ -12,11 +12,12 @@
 namespace tandem {
 namespace {
 
-// The pauses before a lost stream is opened again. A peer that dropped one connection accepts
-// another at once, a busy peer accepts one soon, and a peer that is gone never does.
+// The pauses before the first, second and third attempt to reopen a lost stream. A peer that
+// dropped one connection accepts another at once, a busy peer accepts one soon, and a peer that is
+// gone never does.
 constexpr std::chrono::milliseconds kPauses[] = {
     std::chrono::milliseconds(0), std::chrono::milliseconds(50), std::chrono::milliseconds(200)};
-// A lease outlives several renewals that come late.
+// How often a lease is renewed in its time: it outlives several renewals that come late.
 constexpr int kRenewalsPerLease = 6;
 
 bool HasStream(const OutgoingKv& outgoing) {
@@ -28,7 +29,8 @@ bool MayReopen(const OutgoingKv& outgoing, const absl::Status& status) {
          outgoing.reopened < std::ssize(kPauses);
 }
 
-// A peer that has set no room aside for fewer tokens takes them all.
+// How many tokens of the prompt are sent: those that eviction leaves, if the peer has reserved room
+// for just these; otherwise all.
 int32_t TokensToSend(const EngineRequest& request, const HandoffTarget& target) {
   const int32_t stored = StoredTokens(request.prompt.size(), request.eviction);
   return target.stored_tokens == stored ? stored : static_cast<int32_t>(request.prompt.size());
@@ -39,15 +41,16 @@ struct ChunkBlocks {
   int32_t last = 0;
 };
 
-// The blocks that the chunk has filled, and the last one when the prompt ends in it: [first, last).
-// The block that `begin` lies in was not full before this chunk, so it was not posted.
+// The blocks that a chunk of a prompt completes: those that it fills, and the last one when the
+// prompt ends in the chunk: [first, last). The block that `begin` lies in was not full before, so
+// it was not posted.
 ChunkBlocks BlocksOf(const KvLayout& layout, const Chunk& chunk) {
   return {.first = chunk.begin / layout.block_tokens,
           .last = chunk.samples > 0 ? layout.BlocksFor(chunk.end())
                                     : chunk.end() / layout.block_tokens};
 }
 
-// Counts extents that were posted as they are, of a prompt of which `sent_tokens` are sent.
+// Counts extents that were posted unencoded, of a prompt of which `sent_tokens` are sent.
 void CountRaw(const KvLayout& layout, int32_t sent_tokens, std::span<const PostedExtent> extents,
               PostedKv& posted) {
   std::vector<ExtentParts> parts;
@@ -59,7 +62,7 @@ void CountRaw(const KvLayout& layout, int32_t sent_tokens, std::span<const Poste
   posted.AddParts(extents, parts);
 }
 
-// Writes a file of KV that the peer has acknowledged.
+// Writes the KV of a request that the peer has acknowledged to a file.
 void Dump(const EngineRequest& request, const OutgoingKv& outgoing, KvDumper& dumper) {
   const auto prompt_tokens = static_cast<int32_t>(request.prompt.size());
   dumper.Write({.prompt_tokens = prompt_tokens,
@@ -91,7 +94,8 @@ OutgoingKv KvSender::Open(const EngineRequest& request, HandoffTarget target) {
   return outgoing;
 }
 
-// The end of a stream may be reported by a worker after this is gone, but never after the inbox.
+// Opens a stream. Its end may be reported by a worker after this object is gone, so the callback
+// refers to the inbox, which outlives the stream.
 absl::Status KvSender::OpenStream(const EngineRequest& request, OutgoingKv& outgoing) {
   if (transport_ == nullptr) return FailedPrecondition("this worker has no KV transport");
   const HandoffTarget& target = outgoing.target;
@@ -138,7 +142,8 @@ absl::Status KvSender::PostReady(Sequence& sequence) {
 }
 
 void KvSender::PostLayer(int32_t layer, std::span<const Chunk> chunks) {
-  // The weights of a layer evict the chunks from the CPU's caches, so reading them costs misses.
+  // Skips layers without a post early: the layer's weights evict the chunks from the CPU's caches,
+  // so even reading the chunks costs misses.
   if (layer != 0 && layer < next_layer_) return;
   const TimePoint began = clock_.Now();
   next_layer_ = store_.layout().num_layers;
@@ -169,7 +174,8 @@ int32_t KvSender::NextPost(int32_t layer, const Chunk& chunk) const {
   return std::min(next, store_.layout().num_layers - 1);
 }
 
-// While a stream is lost, KV that becomes ready waits until the stream is open again.
+// Posts the blocks of a chunk if `layer` is one at which KV is posted. While a stream is lost, KV
+// that becomes ready waits until the stream is open again.
 absl::Status KvSender::PostChunk(int32_t layer, const Chunk& chunk) {
   const KvLayout& layout = store_.layout();
   OutgoingKv& outgoing = *chunk.sequence->request.outgoing();
@@ -193,7 +199,8 @@ int32_t KvSender::LayersPerPost(int32_t blocks) const {
   return static_cast<int32_t>(std::clamp<int64_t>(layers, 1, layout.num_layers));
 }
 
-// The peer counts its cached prefix in tokens, because its blocks may have another size.
+// The peer gives its cached prefix in tokens, not in blocks, because its blocks may have another
+// size.
 absl::Status KvSender::PostBlocks(int32_t first_layer, int32_t last_layer, Sequence& sequence,
                                   int32_t first, int32_t last) {
   const BlockTable& table = sequence.tables.front();
@@ -298,7 +305,7 @@ TimePoint KvSender::NextReopen() const {
 
 absl::Status KvSender::Reopen(Sequence& root, TimePoint now) {
   OutgoingKv& outgoing = *root.request.outgoing();
-  // The pause may belong to an earlier request with the same id.
+  // The pause that has ended may belong to an earlier request with the same id.
   if (outgoing.state != SendState::kLost || outgoing.reopen_at > now) return absl::OkStatus();
   if (absl::Status status = OpenStream(root.request.spec, outgoing); !status.ok()) {
     End(outgoing, SendEvent::kRefuse);
@@ -316,7 +323,8 @@ absl::Status KvSender::Reopen(Sequence& root, TimePoint now) {
   return status;
 }
 
-// A stream that was opened again took longer for a reason that says nothing of its codec.
+// Lets the encoder learn from a transfer, unless its stream was reopened: then the extra time shows
+// nothing about the codec.
 void KvSender::Learn(const OutgoingKv& outgoing, TimePoint acknowledged) {
   if (outgoing.as_it_is || outgoing.reopened > 0 || !outgoing.first_posted) return;
   const TimePoint began = *outgoing.first_posted;

@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// One request at the prefill worker.
+// The sending half: the states and events of one request at the prefill worker.
 enum class SendState : uint8_t {
   kClosed,     // no stream yet
   kStreaming,  // the stream is open: extents are posted as they are computed
@@ -20,33 +20,33 @@ enum class SendState : uint8_t {
 };
 enum class SendEvent : uint8_t {
   kOpen,          // the request arrived
-  kCommit,        // the prompt is computed to its end
+  kCommit,        // the prompt is completely computed
   kAcknowledged,  // the peer has all KV
   kLose,          // the stream ended, and may be opened again
-  kReopen,        // the pause is over
+  kReopen,        // the pause after a loss is over
   kRefuse,        // the stream could not be opened, or ended for good
   kAbort,         // the request ended
 };
 
-// One reservation at the decode worker.
+// The receiving half: the states and events of one reservation at the decode worker.
 enum class ReceiveState : uint8_t {
   kWaiting,   // there is no room yet
   kAwaited,   // blocks are set aside, and KV is expected
   kComplete,  // all KV is in place and verified
   kBroken,    // the KV will never be complete
-  kDraining,  // released while a payload was being written; the blocks are freed after the write
+  kDraining,  // released while a payload was being written; blocks are freed after the write
   kGone,
 };
 enum class ReceiveEvent : uint8_t {
   kAdmit,              // there is room
-  kReject,             // it waited too long, its caller has left, or the queue is full
+  kReject,             // it waited too long, its caller cancelled it, or the queue is full
   kComplete,           // the commit was acknowledged
   kBreak,              // the commit was refused
   kTake,               // a request takes over the KV
   kRelease,            // released, expired or cancelled while nothing is being written
   kReleaseUnderWrite,  // released, expired or cancelled while a payload is being written
-  kDrain,              // that payload has landed
-  kShutDown,           // the pool is not used again
+  kDrain,              // the payload that was being written has landed
+  kShutDown,           // the engine has shut down: the pool is not used again
 };
 
 struct SendTransition {
@@ -97,7 +97,7 @@ inline constexpr ReceiveTransition kReceiveTransitions[] = {
     {ReceiveState::kDraining, ReceiveEvent::kShutDown, ReceiveState::kGone},
 };
 
-// As in the tables of docs/hand_off.md: "streaming", "release under write".
+// The name of a state or event as docs/hand_off.md writes it: "streaming", "release under write".
 std::string_view Name(SendState state);
 std::string_view Name(SendEvent event);
 std::string_view Name(ReceiveState state);

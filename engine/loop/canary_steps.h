@@ -14,14 +14,15 @@ namespace tandem {
 // Thread: engine. Everything that the constructor takes must outlive it.
 class CanarySteps {
  public:
-  // interval: EngineOptions::canary_interval. `failed` is called when a step failed.
+  // `interval`: EngineOptions::canary_interval. `failed` is called when a step failed.
   CanarySteps(Duration interval, const DummySteps::Parts& parts, Progress& progress,
               const std::function<void(const absl::Status&)>& failed)
       : interval_(interval), parts_(parts), progress_(progress), failed_(failed) {}
 
-  // The engine has nothing to compute, and may run steps. Runs one if none has ended for the interval.
-  // It takes one KV block and gives it back. Where work in progress holds all blocks, the engine counts
-  // as computing: that work shows by itself whether it goes on.
+  // Call when the engine has nothing to compute and may run steps. Runs a step if none has ended
+  // for the interval. The step takes one KV block and frees it again. When work in progress holds
+  // all blocks, no step is run and the engine counts as computing: whether it works will show in
+  // that work.
   void OnIdle(TimePoint now);
 
  private:
@@ -31,7 +32,7 @@ class CanarySteps {
   const DummySteps::Parts parts_;
   Progress& progress_;
   const std::function<void(const absl::Status&)>& failed_;
-  TimePoint next_;  // not before
+  TimePoint next_;  // earliest time of the next step
 };
 
 }  // namespace tandem

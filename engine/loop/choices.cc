@@ -9,7 +9,8 @@
 namespace tandem {
 namespace {
 
-// The sequence continues behind the tokens of choice `index` that another worker emitted.
+// Appends the tokens that another worker emitted for choice `index`, so that the sequence continues
+// behind them.
 void AppendEmitted(Sequence& sequence, int32_t index) {
   const EngineRequest& spec = sequence.request.spec;
   const OutputSoFar& emitted = spec.so_far[index];
@@ -78,8 +79,8 @@ void Choices::Resume(std::unique_ptr<RequestState> request) {
   }
 }
 
-// A block that is written to must not be shared, so each fork gives up the last block of the prompt
-// when it is not full, and computes that part again.
+// A block that is written to must not be shared. So each choice after the first gives up the last
+// block of the prompt when it is not full, and computes its tokens again.
 void Choices::ResumeFrom(Sequence& root) {
   RequestState& request = root.request;
   const int32_t prompt = request.prompt_tokens() - root.evicted_tokens;
@@ -119,7 +120,7 @@ void Choices::AdvanceBeams(Sequence& sequence, std::span<const SampledToken> top
     rows.back().tokens.push_back(beam.token_id);
     tables.push_back(sequence.tables[parent].Fork());
   }
-  // This frees the blocks of the beams that are not continued.
+  // Replacing the tables frees the blocks of the beams that are not continued.
   sequence.rows = std::move(rows);
   sequence.tables = std::move(tables);
 }

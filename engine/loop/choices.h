@@ -30,20 +30,21 @@ class Choices {
   // The prompt is computed and `first` is sampled, one token per choice: continues with one
   // sequence per choice that has not ended with its first token.
   void Fork(Sequence& root, std::span<const SampledToken> first);
-  // The next token of a sampled choice; ends the choice when it is the last one.
+  // Appends the next token of a sampled choice; ends the choice when it is the last one.
   void Append(Sequence& sequence, const SampledToken& token);
-  // The next step of a beam search, from the most probable tokens of each row. Ends the request
-  // when the search is done.
+  // Makes the next step of a beam search, from the most probable tokens of each row. Ends the
+  // request when the search is done.
   void AdvanceBeams(Sequence& sequence, std::span<const SampledToken> tops);
 
-  // Enters a request that resumes, one sequence per choice that has not ended. Each is computed
-  // from the prompt on, as after a preemption.
+  // Adds a request that resumes output of another worker: one sequence per choice that has not
+  // ended. Each is computed from the prompt on, as after a preemption.
   void Resume(std::unique_ptr<RequestState> request);
-  // Continues a request that resumes and whose prompt KV is in `root`, one sequence per choice that
-  // has not ended.
+  // Continues a request that resumes output of another worker when the KV of its prompt is in
+  // `root`: one sequence per choice that has not ended.
   void ResumeFrom(Sequence& root);
 
-  // The client needs no more tokens of this choice. Ignored for one that is unknown or has ended.
+  // The client needs no more tokens of choice `index`. Ignored for a choice that is unknown or has
+  // ended.
   void EndEarly(RequestState& request, int32_t index);
 
  private:

@@ -19,8 +19,8 @@
 
 namespace tandem {
 
-// The state of the engine thread that all parts of its loop work on. It refers to itself, so it
-// stays where it is made.
+// The state of the engine thread that all parts of its loop work on. Its members refer to each
+// other, so it is neither copied nor moved.
 // Thread: engine, but for the constructor. Everything that the constructor takes must outlive it.
 struct EngineCore {
   struct Parts {

@@ -14,20 +14,21 @@ namespace {
 constexpr int32_t kMostSequences = 16;
 constexpr int32_t kMostContext = 512;
 
-// A slow or busy machine needs more time than an engine may take before it is ready. Each further
-// attempt, while it is idle, may take twice as long as the one before.
+// On a slow or busy machine the first attempt, which delays the start, may not suffice. Each
+// further attempt is made while the engine is idle, and may take twice as long as the one before.
 constexpr int32_t kMostAttempts = 4;
-// A request that arrives during a measured step waits for its end, so the share of a step in the time
-// of the first attempt bounds the steps of all.
+// A request that arrives during a measured step waits for the step's end. So in every attempt a
+// step may take at most 1 / kLeastSteps of the time of the first attempt.
 constexpr int32_t kLeastSteps = 4;
 
-// As large as the engine's steps may be, in at most half of its pool.
+// The largest steps to measure: as large as the engine's steps may be, with KV in at most half of
+// its pool.
 StepLimits LimitsOf(const EngineOptions& options) {
   const SchedulerOptions& scheduler = options.scheduler;
   const int32_t block_tokens = options.layout.block_tokens;
   StepLimits limits;
   limits.max_step_tokens = std::min(scheduler.max_step_tokens, options.max_context_tokens / 2);
-  // Beside them a prompt is prefilled.
+  // Leaves room in a step for the prompt that is prefilled beside the decodes.
   limits.max_sequences =
       std::min({kMostSequences, scheduler.max_sequences - 1, limits.max_step_tokens / 2});
   const int64_t pool_tokens = int64_t{options.num_blocks} * block_tokens;
@@ -75,7 +76,7 @@ void CostMeasurement::Begin() {
     return;
   }
   steps_ = *std::move(steps);
-  if (measurement_) return;  // it goes on where it paused
+  if (measurement_) return;  // a measurement that was paused continues
   const Duration first = options_.costs.measure_for;
   measurement_.emplace(
       PlanSteps(limits, PlanSize::kStart, 1),
@@ -95,7 +96,8 @@ void CostMeasurement::Pause() {
 void CostMeasurement::Resume() {
   if (done_ || !paused_) return;
   done_ = costs_.state().model != nullptr;
-  // What requests left in the prefix cache is worth more than an earlier model.
+  // Only free blocks are used: a prefix cache that requests have left is worth more than a cost
+  // model that is measured earlier.
   const int64_t blocks = DummySteps::Blocks(LimitsOf(options_), options_.layout.block_tokens);
   paused_ = parts_.store.stats().free_blocks < blocks;
 }

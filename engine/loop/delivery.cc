@@ -8,7 +8,8 @@
 
 namespace tandem {
 
-// Sequences are remembered by id, because the end of one may end others of its request.
+// Sequences are looked up by id for each part, because the end of one sequence may end others of
+// its request.
 void Delivery::Deliver(std::span<const Chunk> chunks,
                        std::span<absl::StatusOr<SampledToken>> tokens, std::span<Scores> scores,
                        TimePoint computed) {
@@ -46,7 +47,8 @@ void Delivery::DeliverTo(Sequence& sequence, const Part& part,
   for (absl::StatusOr<SampledToken>& token : tokens) {
     if (!token.ok()) {
       const absl::Status status = token.status();
-      // The client's own constraints may leave no token, which says nothing about the device.
+      // The request's own constraints may leave no token to sample, which says nothing about the
+      // device.
       if (!absl::IsInvalidArgument(status)) {
         LogError("request={} sampling failed: {}", request.spec.id, status.ToString());
         failed_(status);
@@ -55,9 +57,10 @@ void Delivery::DeliverTo(Sequence& sequence, const Part& part,
     }
     sampled.push_back(*std::move(token));
   }
-  // No other request can share the tokens of beams that have forked. Nor may KV enter the cache
-  // that was computed from a prompt in a narrower dtype: this worker would compute other values. The
-  // same holds for what was computed from a prompt without all of its KV.
+  // Inserts full blocks into the prefix cache, with three exceptions. No other request can share
+  // the tokens of beams that have forked. KV that was computed from a prompt in a narrower dtype,
+  // or from a prompt without all of its KV, differs from what this worker would compute for the
+  // same tokens.
   if (sequence.rows.size() == 1 && !request.sent_dtype() && sequence.evicted_tokens == 0) {
     core_.store.Insert(sequence.key, sequence.rows.front().tokens, part.computed_tokens,
                        sequence.tables.front());
@@ -77,8 +80,8 @@ void Delivery::DeliverTo(Sequence& sequence, const Part& part,
   core_.choices.Append(sequence, sampled.front());
 }
 
-// In pieces, because receivers bound the size of a message: with the most alternatives that a request
-// may ask for, one has a quarter of a megabyte.
+// Emits the log-probabilities of a prompt in pieces, because receivers bound the size of a message:
+// with the most alternatives that a request may ask for, a piece has a quarter of a megabyte.
 absl::Status Delivery::DeliverScores(RequestState& request, const Scores& scores) {
   constexpr size_t kPiece = 1024;
   if (!scores.ok()) {
@@ -97,7 +100,8 @@ absl::Status Delivery::DeliverScores(RequestState& request, const Scores& scores
   return absl::OkStatus();
 }
 
-// Only the prompt's log-probabilities were wanted: what was sampled behind it is dropped.
+// Ends a request that asked only for its prompt's log-probabilities: the token that was sampled
+// behind the prompt is dropped.
 void Delivery::EndScored(RequestState& request) {
   for (int32_t i = 0; i < request.spec.n; ++i) {
     request.stream.EndChoice({.index = i, .reason = FinishReason::kLength});
@@ -131,7 +135,8 @@ void Delivery::DeliverFirst(Sequence& root, std::span<const SampledToken> first)
   core_.choices.Fork(root, first);
 }
 
-// A search that may emit one token only has ended with it, so there is nothing to hand off.
+// Delivers the candidates of a beam search. A search with max_tokens 1 has ended with its first
+// tokens, so there is nothing to hand off.
 void Delivery::DeliverBeams(Sequence& sequence, std::span<const SampledToken> tokens) {
   RequestState& request = sequence.request;
   if (!request.outgoing() || request.spec.max_tokens == 1) {

@@ -16,8 +16,8 @@
 
 namespace tandem {
 
-// What follows from the tokens of a computed step: they are emitted, full blocks enter the prefix
-// cache, KV is evicted at the end of prompts, and requests fork, continue, are handed off or end.
+// Acts on the results of a computed step: tokens are emitted, full blocks enter the prefix cache,
+// KV is evicted at the end of prompts, and requests fork, continue, are handed off or end.
 // Thread: engine. Everything that the constructor takes must outlive it.
 class Delivery {
  public:
@@ -28,8 +28,8 @@ class Delivery {
 
   using Scores = absl::StatusOr<std::vector<SampledToken>>;  // log-probabilities of a prompt
 
-  // `tokens` are the samples of all chunks in order, `scores` those of the chunks that score their
-  // prompt; the KV was complete at `computed`.
+  // `tokens` are the samples of all chunks in order, `scores` the log-probabilities of the chunks
+  // that score their prompt; the KV was complete at `computed`.
   void Deliver(std::span<const Chunk> chunks, std::span<absl::StatusOr<SampledToken>> tokens,
                std::span<Scores> scores, TimePoint computed);
 
@@ -41,7 +41,7 @@ class Delivery {
     SequenceId id;
     int32_t computed_tokens = 0;
     size_t samples = 0;
-    const Scores* scores = nullptr;  // null: none are wanted
+    const Scores* scores = nullptr;  // null: no log-probabilities of the prompt are wanted
   };
 
   void DeliverTo(Sequence& sequence, const Part& part,

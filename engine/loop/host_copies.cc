@@ -59,7 +59,8 @@ void HostCopies::Handle(const KvCompletion& completion) {
   const bool out = completion.kind == KvCompletion::Kind::kSwapOut;
   const bool swaps = out || completion.kind == KvCompletion::Kind::kSwapIn;
   if (completion.status.ok()) {
-    // Prefixes may be encoded on their way, which swapped sequences never are.
+    // Only swaps tell the rate of a copy: blocks of the prefix cache may be encoded when they are
+    // copied, swapped sequences never are.
     if (swaps) latency_.ObserveCopy(completion.blocks, completion.took);
     copied_blocks_ += static_cast<uint64_t>(completion.blocks);
     copy_time_ += completion.took;

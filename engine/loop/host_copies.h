@@ -25,20 +25,21 @@ class HostCopies {
   void StartProbe(int32_t blocks);
   bool probing() const { return probe_.has_value(); }
 
-  // Starts copying the sequence's KV to the host, and takes its block tables. False when that could
-  // not be started: nothing has changed then.
+  // Starts copying the sequence's KV to the host, and takes its block tables. When it returns false
+  // the copy could not be started and nothing has changed.
   bool SwapOut(Sequence& sequence);
   // Starts copying the KV of a swapped sequence back.
   void SwapIn(Sequence& sequence);
-  // The sequence ends: forgets its KV on the host, if it has any.
+  // Call when the sequence ends: forgets its KV on the host, if it has any.
   void Drop(Sequence& sequence);
 
   // Handles the copies that have ended. Lets the store start copies ahead of evictions.
   void Poll();
 
-  // Whether no sequence has KV on the host, or on its way.
+  // Whether no sequence has KV on the host or on the way there or back.
   bool empty() const { return swaps_.empty(); }
-  // Blocks copied since the start, in either direction, and the time of these copies.
+  // The number of blocks copied between device and host since the start, in either direction, and
+  // the time of these copies.
   uint64_t copied_blocks() const { return copied_blocks_; }
   Duration copy_time() const { return copy_time_; }
 

@@ -13,9 +13,9 @@ namespace tandem {
 namespace {
 
 // How long an idle engine waits for a message before it counts progress. Twice a second costs
-// nothing that could be measured, and is often compared with the patience of a watchdog.
+// nothing that could be measured, and is frequent for a watchdog.
 constexpr std::chrono::milliseconds kIdleWait(500);
-constexpr std::chrono::milliseconds kStartingWait(20);  // then it looks for loaded weights
+constexpr std::chrono::milliseconds kStartingWait(20);  // interval of checking for loaded weights
 
 template <typename... Functions>
 struct Overloaded : Functions... {
@@ -24,7 +24,8 @@ struct Overloaded : Functions... {
 template <typename... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 
-// Messages that need KV blocks or steps, and the end of the engine.
+// Whether a message pauses the measurement of steps: it needs KV blocks or steps, or ends the
+// engine.
 bool PausesMeasurement(const Message& message) {
   return std::holds_alternative<SubmitMessage>(message) ||
          std::holds_alternative<ReserveMessage>(message) ||
@@ -32,7 +33,8 @@ bool PausesMeasurement(const Message& message) {
          std::holds_alternative<ShutdownMessage>(message);
 }
 
-// The output of a request that is handed off grows elsewhere.
+// Adapts the scheduler's view of a request that is handed off: its output grows on the decode
+// worker.
 void SetHandoff(const SubmitMessage& message, SequenceSpec& spec) {
   const int32_t stored = StoredTokens(message.request.prompt.size(), message.request.eviction);
   const bool evicts = stored < spec.prompt_tokens && message.target->stored_tokens == stored;
@@ -96,7 +98,7 @@ void EngineLoop::SetKnownCosts() {
 
 void EngineLoop::Run() {
   MeasureCopies();
-  bool idle = false;  // messages may have arrived during MeasureCopies
+  bool idle = false;  // not at first: messages may have arrived during MeasureCopies
   while (!MayStop()) {
     HandleAll(idle ? AwaitMessages() : TakeMessages());
     ActOnTime(core_.clock.Now());
@@ -111,15 +113,15 @@ void EngineLoop::Run() {
   Stop();
 }
 
-// The waiting time is bounded so that a watchdog can tell an idle engine from one that hangs. It is
-// real time, as the wait is.
+// Waits for messages. The waiting time is bounded, so that a watchdog can tell an idle engine from
+// one that hangs. The bound is in real time, because the wait is.
 std::vector<Message> EngineLoop::AwaitMessages() {
   const auto latest =
       std::chrono::steady_clock::now() + (start_up_.starting() ? kStartingWait : kIdleWait);
   std::vector<Message> messages = parts_.inbox.WaitAndDrain(std::min(WakeTime(), latest));
   parts_.progress.Count();
-  // After a whole wait without a message, so that it hardly ever delays the next request of a client
-  // that sends one after the other.
+  // The measurement resumes only after a whole wait without a message, so that it hardly ever
+  // delays the next request of a client that sends one after the other.
   const bool quiet = messages.empty() && std::chrono::steady_clock::now() >= latest;
   if (quiet && !draining_ && IsAtRest()) measurement_.Resume();
   return messages;
@@ -132,8 +134,9 @@ std::vector<Message> EngineLoop::TakeMessages() {
   return messages;
 }
 
-// Where layers are queued at once, steps of decodes are recorded as graphs, but only without a
-// callback. So an engine on such a device has one only when it sends KV.
+// The callback that is called for each layer of a step; null for none. A device that queues layers
+// can run steps of decodes as recorded graphs, but only without a callback. So an engine on such a
+// device has one only when it sends KV.
 LayerStored EngineLoop::LayerCallback(const Device& device) {
   if (core_.options.role != Role::kPrefill) {
     if (!device.is_host()) return nullptr;
@@ -146,8 +149,9 @@ LayerStored EngineLoop::LayerCallback(const Device& device) {
   };
 }
 
-// A request that arrives during a long step waits until the step ends, but the lease of its
-// reservation must be renewed earlier. No more messages are read than the inbox itself holds.
+// Reads messages during a step and opens the KV streams of new requests. A request that arrives
+// during a long step waits until the step ends, but the lease of its reservation must be renewed
+// earlier. Reading stops once as many messages have been read as the inbox may hold.
 void EngineLoop::ReadAhead() {
   if (parts_.inbox.size() == 0 || early_.size() >= core_.options.inbox_capacity) return;
   for (Message& message : parts_.inbox.Drain()) {
@@ -279,7 +283,7 @@ void EngineLoop::Publish() {
   stats.kv = core_.store.stats();
   const int32_t used = stats.kv.total_blocks - stats.kv.free_blocks - stats.kv.idle_blocks;
   if (measurement_.running()) {
-    stats.kv.free_blocks += used;  // all are the measurement's, and the next request gets them
+    stats.kv.free_blocks += used;  // all held by the measurement, which yields to requests
   } else {
     most_used_blocks_ = std::max(most_used_blocks_, used);
   }

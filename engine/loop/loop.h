@@ -47,7 +47,7 @@ class EngineLoop {
     Progress& progress;
     std::function<void(const EngineStats&)> publish;
     std::function<void(const absl::Status&)> failed;  // a step or the sampling of a token failed
-    // Every step from now on will fail. May be called more than once.
+    // Called when every step from now on will fail, maybe more than once.
     std::function<void(const absl::Status&)> lost;
   };
 
@@ -64,7 +64,7 @@ class EngineLoop {
   void HandleAll(std::vector<Message> messages);
   std::vector<Message> AwaitMessages();
   std::vector<Message> TakeMessages();
-  // Opens the streams of requests that arrive during a step.
+  // Reads messages during a step and opens the KV streams of the requests among them.
   void ReadAhead();
   void Submit(SubmitMessage& message);
   void Refuse(SubmitMessage& message, const absl::Status& status);
@@ -92,7 +92,7 @@ class EngineLoop {
   CanarySteps canary_;
   StepRunner step_;
   Transport* transport_ = nullptr;
-  std::vector<Message> early_;  // read during a step, to be handled after it
+  std::vector<Message> early_;  // messages read during a step, to be handled after it
   bool draining_ = false;
   TimePoint shutdown_deadline_ = kNoDeadline;
   int32_t most_used_blocks_ = 0;

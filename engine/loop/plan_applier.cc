@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// A request may end while the plan is applied, and takes the other sequences of the plan with it
-// that belong to it. So each sequence is looked up again. Cached prefixes are attached before
+// Each sequence is looked up again before it is used, because a request may end while the plan is
+// applied, and its other sequences in the plan end with it. Cached prefixes are attached before
 // anything may evict them.
 void PlanApplier::Apply(const StepPlan& plan, TimePoint now) {
   for (const SequenceId id : plan.expired) Expire(id);
@@ -61,8 +61,8 @@ void PlanApplier::Admit(const Admission& admission, TimePoint now) {
   if (!sequence->request.prefilled) BeginPrefill(*sequence, admission.cached_tokens, now);
 }
 
-// A prompt whose KV is sent while it is computed cannot be preempted, so all of its blocks are
-// allocated before its first chunk.
+// Allocates all blocks of a prompt whose KV is sent while it is computed. Such a prompt cannot be
+// preempted, so it must have its blocks before its first chunk.
 void PlanApplier::ReservePrompt(SequenceId id) {
   Sequence* const sequence = core_.requests.Find(id);
   if (sequence == nullptr || !sequence->request.outgoing()) return;

@@ -41,28 +41,29 @@ class RequestTable {
   RequestState& Add(std::unique_ptr<RequestState> request);
 
   SequenceId NewSequenceId() { return SequenceId(next_sequence_++); }
-  // A sequence of the request that holds the prompt's tokens and no block.
+  // Adds a sequence to the request, with the prompt's tokens and no blocks.
   Sequence& AddSequence(RequestState& request, SequenceId id);
-  // A sequence that shares all blocks of `root`, which has one row.
+  // Adds a sequence for choice `index` that shares all blocks of `root`, which has one row.
   Sequence& AddFork(Sequence& root, int32_t index);
-  // The sequence has ended: its blocks are freed.
+  // Removes a sequence that has ended, and frees its blocks.
   void Remove(Sequence& sequence);
 
-  // Null for one that is unknown or has ended.
+  // Null for a request or sequence that is unknown or has ended.
   RequestState* Find(RequestId id);
   Sequence* Find(SequenceId id);
-  // CHECKs that it exists.
+  // CHECKs that the sequence or request exists.
   Sequence& Get(SequenceId id);
   RequestState& Get(RequestId id);
 
-  // With an OK status, `info` says why the request ended.
+  // Ends a request. With an OK status, FinishInfo::reason says why it ended.
   void End(RequestState& request, const absl::Status& status) { End(request, {.status = status}); }
   void End(RequestState& request, FinishInfo info);
   void EndAll(const absl::Status& status);
 
   bool empty() const { return requests_.empty(); }
   size_t num_sequences() const { return sequences_.size(); }
-  // The share of the slots in the sequences' blocks that lie behind their last token.
+  // The internal fragmentation of the KV pool: the share of the slots in the sequences' blocks that
+  // lie behind their last token.
   double Fragmentation() const;
   uint64_t num_accepted() const { return num_accepted_; }
   uint64_t num_finished() const { return num_finished_; }

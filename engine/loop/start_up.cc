@@ -18,7 +18,7 @@ bool StartUp::Continue() {
   if (!starting_) return Measure();
   const absl::StatusOr<bool> loaded = computation_.weights_loaded();
   if (!loaded.ok()) {
-    warm_ = true;  // every step fails with this error, so that requests end with it
+    warm_ = true;  // steps may run: they fail with this error, which ends their requests
     lost_(loaded.status());
     return false;
   }

@@ -34,7 +34,8 @@ bool StepRunner::Run() {
   const auto num_decodes = std::count_if(chunks_.begin(), chunks_.end(), is_decode);
   absl::Status status =
       parts_.computation.Forward(chunks_, static_cast<int32_t>(num_decodes), parts_.layer_stored);
-  // The sampling of decodes waits for them, so the device does not pause in between.
+  // A step of decodes alone is not awaited here: its sampling is queued at once and waits for it,
+  // so that the device does not pause in between.
   const bool decodes_alone = num_decodes == std::ssize(chunks_);
   if (status.ok() && !decodes_alone) status = parts_.computation.Await();
   core.scheduler.Advance(plan);
@@ -46,12 +47,13 @@ bool StepRunner::Run() {
   }
   parts_.progress.CountComputed();
   const TimePoint computed = core.clock.Now();
-  const StepFeatures features = FeaturesOf(chunks_);  // their sequences may end when delivered
+  const StepFeatures features = FeaturesOf(chunks_);  // before delivery, which may end sequences
   const std::span<absl::StatusOr<SampledToken>> tokens = parts_.computation.Sample(chunks_);
-  // Scoring prompts takes time that no other step takes.
+  // Prompt scoring takes time that the cost model does not cover, so steps with it are not
+  // observed.
   const bool scores = std::ranges::any_of(chunks_, [](const Chunk& c) { return c.num_scored > 0; });
   delivery_.Deliver(chunks_, tokens, parts_.computation.prompt_logprobs(), computed);
-  // All that the next step has to wait for.
+  // Delivering the tokens is part of the step's time, because the next step has to wait for it.
   const TimePoint ended = core.clock.Now();
   timer_.End(ended);
   if (scores) return true;
@@ -91,7 +93,8 @@ void StepRunner::BuildChunks(const StepPlan& plan) {
   }
 }
 
-// After a preemption a part of the prompt is computed again whose log-probabilities were emitted.
+// Sets which of the prompt's log-probabilities a chunk gives. After a preemption it may compute a
+// part of the prompt again whose log-probabilities were emitted already.
 void StepRunner::AddScores(const RequestState& request, Chunk& chunk) {
   chunk.scored_begin = std::max(chunk.begin + 1, request.scored_tokens);
   const int32_t scored_end = std::min(chunk.end() + 1, request.prompt_tokens());

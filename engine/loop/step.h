@@ -36,13 +36,13 @@ class StepRunner {
   };
   explicit StepRunner(const Parts& parts);
 
-  // One step. Returns whether there was anything to do.
+  // Runs one step. Returns whether there was anything to do.
   bool Run();
 
   // The chunks of the step in progress.
   std::span<const Chunk> chunks() const { return chunks_; }
 
-  // Sets the fields that count steps and tokens.
+  // Sets the fields of `stats` that count steps and tokens.
   void AddTo(EngineStats& stats) const;
 
  private:

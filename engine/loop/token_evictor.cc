@@ -15,8 +15,8 @@ struct Victim {
   TokensOf part = TokensOf::kPrompt;
 };
 
-// A block of the prompt's tokens that attention needs least, which lie in front of its most recent
-// ones (SelectTokens). Half of the prompt's share stays in any case.
+// Picks a block of the prompt to evict. The tokens that attention needs least lie just in front of
+// the prompt's most recent ones (SelectTokens). Half of the prompt's share is kept in any case.
 std::optional<Victim> OfPrompt(const TokenEviction& eviction, int32_t stored, int32_t held,
                                int32_t block_tokens) {
   const int32_t block = (held - eviction.recent_tokens) / block_tokens - 1;
@@ -25,7 +25,7 @@ std::optional<Victim> OfPrompt(const TokenEviction& eviction, int32_t stored, in
   return Victim{.block = block, .part = TokensOf::kPrompt};
 }
 
-// The oldest block that holds output alone. The most recent tokens stay in any case.
+// Picks the oldest block that holds output alone. The most recent tokens are kept in any case.
 std::optional<Victim> OfOutput(const TokenEviction& eviction, int32_t prompt, int32_t held,
                                int32_t block_tokens) {
   const int32_t block = (prompt + block_tokens - 1) / block_tokens;
@@ -33,8 +33,8 @@ std::optional<Victim> OfOutput(const TokenEviction& eviction, int32_t prompt, in
   return Victim{.block = block, .part = TokensOf::kOutput};
 }
 
-// What goes where a sequence is about to need a new block and holds more than its share of all its
-// tokens. Nothing where the whole prompt stayed because a decode worker had made room for it.
+// Picks the block to evict when a sequence is about to need a new block and holds more tokens than
+// its share. None where the whole prompt was kept because a decode worker had made room for it.
 std::optional<Victim> NextVictim(const Sequence& sequence, int32_t block_tokens) {
   const TokenEviction* const eviction = sequence.request.eviction();
   const int32_t held = sequence.num_slots();
@@ -77,9 +77,10 @@ absl::Status TokenEvictor::EvictPrompt(Sequence& sequence) {
   return sequence.request.outgoing() ? core_.sender.PostKept(sequence) : absl::OkStatus();
 }
 
-// Attention does not ask in which order slots lie, so a block that leaves the middle of a table moves
-// no KV. All rows of a beam search have as many tokens at the same places. Several blocks go where
-// more output than its share was computed again after a preemption.
+// Evicts blocks from the middle of a block table, which moves no KV, because attention does not
+// depend on the order of the slots. All rows of a beam search have equally many tokens at the same
+// places. More than one block is evicted where more output than the sequence's share was computed
+// again after a preemption.
 void TokenEvictor::EvictWhileDecoding(Sequence& sequence) {
   const int32_t tokens = core_.options.layout.block_tokens;
   while (const std::optional<Victim> victim = NextVictim(sequence, tokens)) {

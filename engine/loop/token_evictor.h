@@ -10,24 +10,25 @@
 
 namespace tandem {
 
-// Gives up KV of requests that ask for it (docs/token_eviction.md). At the end of a prompt, the
-// tokens that stay are copied into blocks of the sequence's own, and it lets go of all others; what
-// the prefix cache has of the prompt stays whole. Behind the prompt, a block goes whenever the
-// sequence needs a new one and has more than its share.
+// Evicts KV of requests that ask for it (docs/token_eviction.md). At the end of a prompt, the
+// tokens that stay are copied into blocks of the sequence's own, and its other blocks are released;
+// what the prefix cache has of the prompt stays whole. During decoding, a block is evicted whenever
+// the sequence needs a new one and holds more than its share.
 // Thread: engine. Everything that the constructor takes must outlive it.
 class TokenEvictor {
  public:
   TokenEvictor(EngineCore& core, StepComputation& computation)
       : core_(core), computation_(computation) {}
 
-  // Allocates the blocks for the tokens that will stay, when the sequence is admitted.
+  // Allocates the blocks for the tokens that will be kept. Call when the sequence is admitted.
   static void Prepare(EngineCore& core, Sequence& sequence);
 
-  // All known tokens of the sequence were computed, and the prefix cache has them. Evicts what its
-  // request asks for, and posts what stays when the KV is handed off. An error ends the request.
+  // Evicts what the sequence's request asks for, and posts the KV that is kept when it is handed
+  // off. All known tokens of the sequence must be computed and in the prefix cache. An error ends
+  // the request.
   absl::Status Evict(Sequence& sequence);
 
-  // Sets the fields about evicted tokens.
+  // Sets the fields of `stats` about evicted tokens.
   void AddTo(EngineStats& stats) const;
 
  private:

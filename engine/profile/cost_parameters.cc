@@ -22,7 +22,8 @@ constexpr int32_t kVersion = 1;
 constexpr int64_t kMaxFileBytes = int64_t{16} << 20;
 constexpr size_t kMaxElements = 1 << 16;
 constexpr int32_t kMaxCount = std::numeric_limits<int32_t>::max();
-// A coefficient beyond it is no measurement: a step of years.
+// The largest coefficient that is accepted. A larger one is no measurement: a step would take
+// years.
 constexpr double kMaxCost = 1e12;
 
 constexpr int32_t kClassicContext = 512;

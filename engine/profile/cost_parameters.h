@@ -12,10 +12,11 @@
 
 namespace tandem {
 
-// What parameters were measured with. They are wrong anywhere else.
+// The machine, device, model and build that cost parameters were measured with. They do not hold
+// for any other.
 struct CostProvenance {
-  std::string machine;  // MachineName
-  std::string device;   // "cpu", "cuda:0"
+  std::string machine;  // what MachineName returns
+  std::string device;   // such as "cpu" or "cuda:0"
   int32_t threads = 0;  // of the CPU backend
   std::string model;    // its name; not compared
   uint64_t model_fingerprint = 0;
@@ -26,13 +27,13 @@ struct CostProvenance {
   std::string measured;  // date; not compared
 };
 
-// The name of a link: "shm", "tcp".
+// A link between workers and its name: "shm", "tcp".
 struct NamedLink {
   std::string name;
   LinkModel model;
 };
 
-// The six scalars that sum a model up as the literature does.
+// The six scalars by which the literature sums up a cost model.
 struct ClassicScalars {
   double alpha_ms = 0;                       // per prompt token
   double beta_ms = 0;                        // a step of one decode with 512 tokens of context
@@ -53,19 +54,19 @@ struct CostParameters {
 
 ClassicScalars ClassicOf(const StepModel& model, const std::vector<NamedLink>& links);
 
-// As JSON. Equal parameters give equal text.
+// Writes a parameter file as JSON. Equal parameters give equal text.
 std::string WriteCostParameters(const CostParameters& parameters);
 
-// Accepts any bytes. INVALID_ARGUMENT names the field that is missing, negative, not finite or out of
-// order; FAILED_PRECONDITION another format or version.
+// Parses a parameter file; accepts any bytes. INVALID_ARGUMENT names the field that is missing,
+// negative, not finite or out of order; FAILED_PRECONDITION means another format or version.
 absl::StatusOr<CostParameters> ParseCostParameters(std::string_view text);
 // The text of a parameter file. NOT_FOUND when it cannot be read, INVALID_ARGUMENT above 16 MiB.
 absl::StatusOr<std::string> ReadParameterFile(const std::string& path);
-// Both of a file. Errors name it.
+// Reads and parses a parameter file. Errors name the file.
 absl::StatusOr<CostParameters> LoadCostParameters(const std::string& path);
 
-// FAILED_PRECONDITION names the first thing that differs, with both values: parameters measured with
-// `measured` say nothing about `here`.
+// Checks that parameters measured with `measured` hold for `here`. FAILED_PRECONDITION names the
+// first thing that differs, with both values.
 absl::Status CheckProvenance(const CostProvenance& measured, const CostProvenance& here);
 
 }  // namespace tandem

@@ -14,10 +14,11 @@ int32_t BlocksFor(int32_t tokens, int32_t block_tokens) {
   return (tokens + block_tokens - 1) / block_tokens;
 }
 
-// Memory that nothing was written to may be one page of zeros, and may be no number. What the KV
-// holds does not change the time of a step.
+// Writes small numbers into all blocks of the table. Memory that was never written to may be a
+// single page of zeros, or hold NaN. Other than that, the content of the KV does not change the
+// time of a step.
 absl::Status Fill(const BlockTable& table, KvStore& store, Stream& stream) {
-  constexpr std::byte kSmallNumber{0x3c};  // twice, an F16 or BF16 of at most 1.1
+  constexpr std::byte kSmallNumber{0x3c};  // a pair of them is an F16 or BF16 of at most 1.1
   const std::vector<std::byte> extent(static_cast<size_t>(store.layout().ExtentBytes()),
                                       kSmallNumber);
   for (int32_t block = 0; block < table.num_blocks(); ++block) {

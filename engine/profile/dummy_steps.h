@@ -14,13 +14,13 @@
 
 namespace tandem {
 
-// Steps that serve no request, to be measured. Every sequence has a block table of its own, and all of
-// its blocks have been written, so that a step of any shape reads the memory that it would read when
-// it serves. The blocks are free again when this is destroyed.
+// Steps that serve no request, whose times are measured. Every sequence has a block table of its
+// own, and all of its blocks have been written, so that a step of any shape reads the memory that
+// it would read when it serves. The blocks are free again when this is destroyed.
 // Thread: that of the store and the computation. All parts must outlive this.
 class DummySteps {
  public:
-  // The blocks of `block_tokens` tokens that Create takes.
+  // The number of blocks of `block_tokens` tokens each that Create takes.
   static int64_t Blocks(const StepLimits& limits, int32_t block_tokens);
 
   struct Parts {
@@ -29,7 +29,8 @@ class DummySteps {
     StepComputation& computation;
     int32_t vocab_size = 0;
   };
-  // RESOURCE_EXHAUSTED when the store has not that many blocks.
+  // Allocates and fills the sequences' blocks. RESOURCE_EXHAUSTED when the store has fewer than
+  // Blocks().
   static absl::StatusOr<std::unique_ptr<DummySteps>> Create(const StepLimits& limits,
                                                             const Parts& parts);
 
@@ -41,9 +42,9 @@ class DummySteps {
   absl::Status AddSequence(int32_t tokens, const Parts& parts);
 
   StepComputation& computation_;
-  const LayerStored not_told_;  // the computation keeps a reference to it
+  const LayerStored not_told_;  // empty; the computation keeps a reference to it
   std::unique_ptr<RequestState> request_;
-  // The first has the prompt that is prefilled, the others decode.
+  // The first sequence has the prompt that is prefilled, the others decode.
   std::vector<std::unique_ptr<Sequence>> sequences_;
   std::vector<Chunk> chunks_;
 };

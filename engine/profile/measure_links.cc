@@ -68,7 +68,7 @@ class ProbedLink {
   std::unique_ptr<Transport> sending_;
 };
 
-// The median of several measurements.
+// The median of several measurements of one link.
 absl::StatusOr<LinkProbe> MeasureOften(ProbedLink& link) {
   std::vector<double> rates;
   std::vector<Duration> round_trips, operations;
@@ -83,7 +83,7 @@ absl::StatusOr<LinkProbe> MeasureOften(ProbedLink& link) {
                    .operation = Median(operations)};
 }
 
-// What `streams` links reach together, in GB/s.
+// The total rate of `streams` links that are used at the same time, in GB/s.
 absl::StatusOr<double> MeasureTogether(std::string_view name, Device& device, size_t extent_bytes,
                                        int32_t streams) {
   std::vector<std::unique_ptr<ProbedLink>> links;
@@ -114,7 +114,7 @@ absl::StatusOr<NamedLink> MeasureLink(std::string_view name, Device& device, siz
   link.model.setup = probe.round_trip;
   link.model.operation = probe.operation;
   link.model.bytes_per_second = probe.gigabytes_per_second * 1e9;
-  double share = 1;  // of one stream, which does not rise with their number
+  double share = 1;  // rate per stream, as a share of a lone one's; never rises with their number
   for (const int32_t streams : kStreamCounts) {
     ASSIGN_OR_RETURN(const double together, MeasureTogether(name, device, extent_bytes, streams));
     share = std::min(share, together / probe.gigabytes_per_second / streams);

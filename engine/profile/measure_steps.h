@@ -15,25 +15,26 @@ namespace tandem {
 
 struct MeasureOptions {
   int32_t repeats = 30;
-  int32_t warm_ups = 2;           // runs of each step before those, which do not count
-  int32_t attempts = 3;           // at a step whose repeats are spread too far
-  double accepted_spread = 0.05;  // RelativeSpread
-  // A further attempt is made only when the steps of all attempts are expected to take no longer.
+  int32_t warm_ups = 2;  // runs of each step before the repeats, which do not count
+  int32_t attempts = 3;  // limit of the attempts at a step whose repeats are spread too far
+  double accepted_spread = 0.05;  // limit of the RelativeSpread of a step's repeats
+  // A further attempt is made only when all steps with all attempts are expected to take no longer
+  // than this in total.
   Duration max_time = std::chrono::hours(24);
-  uint64_t seed = 1;  // of the order of the runs
+  uint64_t seed = 1;  // seed of the random order of the runs
 };
 
 struct MeasuredStep {
   PlannedStep step;
   StepSample sample;
-  bool noisy = false;  // spread too far in every attempt
+  bool noisy = false;  // its repeats were spread too far in every attempt
 };
 
-// Runs every planned step `repeats` times, in rounds that each run all steps once in a random order,
-// so that a disturbance falls on many steps and not on all repeats of one. Steps whose repeats are
-// spread too far are measured again, and of their attempts the calmest counts. `run` runs one step;
-// `progress` is called after each run, and runs that are added raise the total. An error of `run` is
-// returned.
+// Runs every planned step `repeats` times, in rounds that each run all steps once in a random
+// order, so that a disturbance falls on many steps and not on all repeats of one. Steps whose
+// repeats are spread too far are measured again, and the attempt with the least spread counts.
+// `run` runs one step; `progress` is called after each run, and additional attempts raise its
+// total. An error of `run` is returned.
 absl::StatusOr<std::vector<MeasuredStep>> MeasureSteps(
     std::span<const PlannedStep> plan, const MeasureOptions& options,
     const std::function<absl::StatusOr<Duration>(const StepShape&)>& run,

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int32_t kLeastRepeats = 3;
 constexpr int32_t kMostRepeats = 8;
-// A model with a larger error is not used: decisions that rest on it would be worse than none.
+// The largest mean error of a model that is used: decisions that rest on a worse one would be worse
+// than decisions without a model.
 constexpr double kMostError = 0.5;
 
 int32_t Rows(const PlannedStep& step) { return step.shape.prefill_tokens + step.shape.sequences; }
@@ -61,7 +62,8 @@ bool StartMeasurement::NextRound() {
   return true;
 }
 
-// The time of a row does not grow with their number, so this errs on the safe side.
+// Whether a step would break a bound. It is expected to take as long per row as the latest, smaller
+// step. The time per row does not grow with the number of rows, so this errs on the safe side.
 bool StartMeasurement::TakesTooLong(const Step& step) const {
   const double expected_ms = ms_per_row_ * Rows(step.planned);
   return expected_ms > max_step_ms_ ||

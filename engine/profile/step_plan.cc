@@ -33,8 +33,8 @@ class Planner {
   }
   int32_t most_context() const { return limits_.max_context_tokens; }
 
-  // Every power of two (at a start, of four) and, in a full plan, a number between each two; the last
-  // one is `most`.
+  // Sizes from `least` to `most`: each twice the one before (four times for PlanSize::kStart) and,
+  // in a full plan, another one between each two; the last one is `most`.
   std::vector<int32_t> Sizes(int32_t least, int32_t most) const {
     std::set<int32_t> sizes = {most};
     for (int32_t size = least; size < most; size *= size_ == PlanSize::kStart ? 4 : 2) {
@@ -47,7 +47,7 @@ class Planner {
   int32_t Any(int32_t least, int32_t most) {
     return std::uniform_int_distribution<int32_t>(least, most)(random_);
   }
-  // As likely between 1 and 2 as between 256 and 512.
+  // A random number whose logarithm is uniform: as likely between 1 and 2 as between 256 and 512.
   int32_t AnyOrder(int32_t least, int32_t most) {
     std::uniform_real_distribution<double> order(std::log(least), std::log(most));
     return std::clamp(static_cast<int32_t>(std::lround(std::exp(order(random_)))), least, most);

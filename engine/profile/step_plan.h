@@ -14,15 +14,15 @@ struct PlannedStep {
 };
 
 enum class PlanSize : uint8_t {
-  kStart,  // alpha and beta alone, for a worker that starts
+  kStart,  // alpha and beta alone, for a worker that is starting
   kQuick,
   kFull,
 };
 
-// The steps whose times tell all coefficients: prefills behind random cached prefixes, decodes of
-// many batches and contexts, the grid of the gamma table, the step curve of one decode beside a
-// growing chunk, and random steps that are held out. All are within `limits`. Equal arguments give
-// an equal plan.
+// The steps whose times determine all coefficients of the cost model: prefills behind random cached
+// prefixes, decodes of many batches and contexts, the grid of the gamma table, the step curve of
+// one decode beside a growing chunk, and random steps that are held out. All are within `limits`.
+// Equal arguments give an equal plan.
 std::vector<PlannedStep> PlanSteps(const StepLimits& limits, PlanSize size, uint64_t seed);
 
 }  // namespace tandem

@@ -33,14 +33,14 @@ absl::Status StepSession::LoadWeights(LoadProgress progress) {
   ASSIGN_OR_RETURN(
       weights_, LoadResidentWeights(config_, std::move(checkpoint), *backend_.device,
                                     std::move(packing), options_.weights_as, std::move(progress)));
-  return weights_->Head().status();  // the last group: all is packed
+  return weights_->Head().status();  // the last group to load: all weights are packed
 }
 
 absl::Status StepSession::SetLimits(const KvLayout& layout) {
   const int32_t model_context = config_.max_position_embeddings;
   limits_ = {.max_step_tokens = std::min(options_.max_step_tokens, model_context / 2),
              .max_sequences = options_.max_sequences};
-  // The prompt has a chunk behind its context.
+  // One sequence is the prompt, which needs room for its chunk behind its context.
   const int64_t affordable =
       (options_.max_kv_bytes / layout.BytesPerToken() - limits_.max_step_tokens) /
       (limits_.max_sequences + 1);

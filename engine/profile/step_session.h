@@ -24,25 +24,25 @@ class StepSession {
   struct Options {
     std::string model_dir;
     std::string device = "cpu";
-    int32_t threads = 0;  // of the CPU backend; 0: one per core
+    int32_t threads = 0;  // threads of the CPU backend; 0: one per core
     WeightsAs weights_as = WeightsAs::kStored;
     std::optional<DType> kv_dtype;  // none: as the weights
     int32_t block_tokens = 16;
     int32_t max_step_tokens = 512;
-    int32_t max_sequences = 64;      // that decode
-    int32_t max_context_tokens = 0;  // of each; 0: what the model and max_kv_bytes allow
+    int32_t max_sequences = 64;      // sequences that decode
+    int32_t max_context_tokens = 0;  // of each sequence; 0: what the model and max_kv_bytes allow
     int64_t max_kv_bytes = int64_t{1} << 30;
   };
 
-  // NOT_FOUND and INVALID_ARGUMENT name what is wrong with the checkpoint or the device;
-  // RESOURCE_EXHAUSTED when its memory is too small.
+  // Loads a checkpoint. NOT_FOUND and INVALID_ARGUMENT name what is wrong with the checkpoint or
+  // the device; RESOURCE_EXHAUSTED when the device's memory is too small.
   static absl::StatusOr<std::unique_ptr<StepSession>> Open(const Options& options,
                                                            LoadProgress progress);
 
   // Runs one step, its sampling included, and returns its time. The shape must be within limits().
   absl::StatusOr<Duration> Run(const StepShape& shape) { return steps_->Run(shape); }
 
-  // The largest shapes that there is room for.
+  // The largest steps that there is room for.
   const StepLimits& limits() const { return limits_; }
   const ModelConfig& config() const { return config_; }
   const KvLayout& layout() const { return store_->layout(); }

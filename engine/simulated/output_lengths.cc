@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// The draws of tokens have positive positions.
+// The position of the random draw for an output's length. Draws for tokens have positive positions.
 constexpr uint64_t kLengthPosition = 0;
 
 absl::Status CheckQuantiles(const OutputLengths::Bucket& bucket) {

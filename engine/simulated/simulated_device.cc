@@ -28,7 +28,8 @@ constexpr int32_t kMaxSequences = 1 << 16;
 
 using Names = std::initializer_list<std::string_view>;
 
-// Without this check a misspelt field would silently leave the default in force.
+// Refuses fields with unknown names: otherwise a misspelt field would silently leave the default in
+// force.
 absl::Status CheckNames(const Json& object, const std::string& path, Names known) {
   if (!object.is_object()) return InvalidArgument("{} is no object", path);
   for (const auto& [name, value] : object.items()) {
@@ -133,7 +134,8 @@ absl::Status Read(const Json& json, SimulatedDevice& device) {
   return Read(json, device.lengths);
 }
 
-// A file that `tandem profile` wrote knows times; the rest is that of the model that was measured.
+// Takes the shape of the model from its configuration: a file that `tandem profile` wrote has only
+// the step times.
 absl::Status TakeShape(const ModelConfig& model, SimulatedDevice& device) {
   const CostProvenance& provenance = device.parameters.provenance;
   device.name = provenance.model;
@@ -149,7 +151,7 @@ absl::Status TakeShape(const ModelConfig& model, SimulatedDevice& device) {
 
 uint64_t FingerprintOf(std::string_view text, const SimulatedDevice& device) {
   const uint64_t file = Hash64(std::as_bytes(std::span(text.data(), text.size())));
-  // A hash of the fields that may come from the model's directory.
+  // The hash also covers the fields that may come from the model's directory.
   const uint64_t model = Hash64(std::as_bytes(std::span(device.eos_token_ids)),
                                 file + static_cast<uint64_t>(device.vocab_size));
   return std::max<uint64_t>(model, 1);

@@ -13,32 +13,33 @@
 
 namespace tandem {
 
-// A device with a model on it that is simulated: a parameter file (docs/cost_model.md) whose section
-// "simulated" says what the step times do not (docs/simulated.md). A value: any thread.
+// A simulated device with a model: a parameter file (docs/cost_model.md), whose section "simulated"
+// says what its step times do not (docs/simulated.md). A plain value, for any thread.
 struct SimulatedDevice {
   std::string name;  // "qwen3-8b-h200"
   CostParameters parameters;
-  KvLayout kv;  // of the model; block_tokens is the default
+  KvLayout kv;  // layout of the model's KV; block_tokens is the default
   int32_t vocab_size = 0;
   std::vector<int32_t> eos_token_ids;
   int32_t max_context_tokens = 0;
-  int64_t kv_tokens = 0;        // that the device's memory holds; 0: not said
-  int32_t max_step_tokens = 0;  // 0: not said
-  int32_t max_sequences = 0;    // 0: not said
+  int64_t kv_tokens = 0;        // tokens of KV that fit into the device's memory; 0: not given
+  int32_t max_step_tokens = 0;  // 0: not given
+  int32_t max_sequences = 0;    // 0: not given
   OutputLengths lengths;
-  uint64_t fingerprint = 0;  // of all of the above; never 0
+  uint64_t fingerprint = 0;  // hash of all fields above; never 0
 
   int64_t BytesPerToken() const { return kv.BytesPerToken(); }
 };
 
-// `model`: whose tokens are given out, because a tokenizer for it is there; its shape is also that of
-// a file without a section "simulated", such as `tandem profile` writes. May be null. Accepts any
-// bytes. Errors are those of ParseCostParameters, and INVALID_ARGUMENT names the field of the section
-// that is missing, unknown or out of range.
+// Parses a simulated device from a parameter file; accepts any bytes. `model` gives the vocabulary,
+// so that a real tokenizer fits it, and also the shape where the file has no section "simulated",
+// as those of `tandem profile`. It may be null. Errors are those of ParseCostParameters, and
+// INVALID_ARGUMENT names the field of the section that is missing, unknown or out of range.
 absl::StatusOr<SimulatedDevice> ParseSimulatedDevice(std::string_view text,
                                                      const ModelConfig* model);
 
-// The same of a file, with the model of `model_dir` unless that is empty. Errors name the file.
+// Loads a simulated device from a file, with the model of `model_dir` unless that is empty. Errors
+// name the file.
 absl::StatusOr<SimulatedDevice> LoadSimulatedDevice(const std::string& path,
                                                     const std::string& model_dir = "");
 

@@ -13,10 +13,10 @@ namespace tandem {
 namespace {
 
 constexpr double kMostStepMs = 60'000;
-// A process that stood still for longer does not catch up: it would be faster than its parameters for
-// long.
+// How late steps may be and still catch up. A process that stood still for longer does not: its
+// steps would take less time than its parameters say for too long.
 constexpr Duration kMostLateness = std::chrono::milliseconds(20);
-// Keeps these draws apart from those of output lengths.
+// The stream of random numbers for tokens, apart from that for output lengths.
 constexpr uint64_t kTokenStream = 1;
 
 StepFeatures LargestStep(const EngineOptions& options) {
@@ -32,11 +32,11 @@ StepFeatures LargestStep(const EngineOptions& options) {
 
 Duration ToDuration(ModelTime time) { return std::chrono::duration_cast<Duration>(time); }
 
-// What a step reports beside the sampled token, which counts as the most probable one.
+// Makes up the most probable tokens of a step; the sampled token counts as the most probable one.
 std::vector<TokenLogprob> MostProbable(const SampledToken& token, int32_t count,
                                        int32_t vocab_size) {
   constexpr float kFurther =
-      0.5f;  // that each is less probable than the one before, as a logarithm
+      0.5f;  // how much less probable each is than the one before, as a logarithm
   std::vector<TokenLogprob> top;
   for (int32_t i = 0; i < std::min(count, vocab_size); ++i) {
     top.push_back({.token_id = static_cast<int32_t>((int64_t{token.token_id} + i) % vocab_size),
@@ -110,7 +110,7 @@ std::span<absl::StatusOr<SampledToken>> SimulatedSteps::Sample(std::span<const C
 
 SampledToken SimulatedSteps::Draw(const Chunk& chunk, int32_t choice) const {
   const RequestState& request = chunk.sequence->request;
-  // Beams have no seed, but their candidates must differ.
+  // Beams have no seed, but their candidates must differ, so the beam's last token serves as seed.
   const uint64_t seed =
       request.search ? static_cast<uint64_t>(chunk.tokens().back()) : SeedOf(chunk, choice);
   const int32_t num_top =
@@ -125,7 +125,8 @@ SampledToken SimulatedSteps::Draw(const Chunk& chunk, int32_t choice) const {
   return token;
 }
 
-// Made up like those of the output: they follow from the prompt's tokens and positions.
+// The log-probabilities of a prompt are made up as those of the output are: they follow from its
+// tokens and positions.
 std::vector<SampledToken> SimulatedSteps::Score(const Chunk& chunk) const {
   const EngineRequest& request = chunk.sequence->request.spec;
   std::vector<SampledToken> tokens;
@@ -140,7 +141,8 @@ std::vector<SampledToken> SimulatedSteps::Score(const Chunk& chunk) const {
   return tokens;
 }
 
-// Only the end of the output's length gives a token that ends it.
+// The token that continues an output. A token that ends the output is given only once the output
+// has its length; stop tokens that are drawn before are replaced.
 int32_t SimulatedSteps::TokenAt(uint64_t seed, const Chunk& chunk, uint32_t drawn) const {
   const RequestState& request = chunk.sequence->request;
   const std::vector<int32_t>& stops = request.spec.stop_token_ids;
@@ -148,9 +150,9 @@ int32_t SimulatedSteps::TokenAt(uint64_t seed, const Chunk& chunk, uint32_t draw
   const std::vector<int32_t>& eos_ids = parts_.options.eos_token_ids;
   const auto eos = std::ranges::find_if(eos_ids, is_stop);
   const auto length = parts_.options.lengths.LengthOf(seed, request.prompt_tokens());
-  const int32_t number = chunk.end() - request.prompt_tokens() + 1;  // of the token, in its output
+  const int32_t number = chunk.end() - request.prompt_tokens() + 1;  // 1: the output's first token
   const bool may_end = eos != eos_ids.end() && !request.search;
-  const int32_t least = request.spec.constraints.min_tokens + 1;  // only the next token may end it
+  const int32_t least = request.spec.constraints.min_tokens + 1;  // first token that may be a stop
   if (may_end && length && number >= std::max(*length, least)) return *eos;
   auto id =
       static_cast<int32_t>((uint64_t{drawn} * static_cast<uint64_t>(parts_.vocab_size)) >> 32);

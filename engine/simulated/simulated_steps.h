@@ -19,18 +19,20 @@
 
 namespace tandem {
 
-// What the steps of a simulated model are like.
+// The speed and the outputs of a simulated model.
 struct SimulatedStepsOptions {
   StepModel steps;
   double slowdown = 1;  // every step takes this multiple of what `steps` says
   OutputLengths lengths;
-  std::vector<int32_t> eos_token_ids;  // one of them ends an output that has its length
-  // Returns at that time of the engine's clock, or a little later. Tests move a clock of their own.
+  std::vector<int32_t> eos_token_ids;  // one of them ends an output that has reached its length
+  // Waits until that time of the engine's clock; it may return a little later. Null: sleeps. Tests
+  // pass a function that moves a clock of their own.
   std::function<void(TimePoint)> wait_until;
 };
 
-// INVALID_ARGUMENT when the slowdown is no positive number, or when the largest step of an engine
-// with these options would take more than a minute: nothing ends a step that has begun.
+// Checks the options. INVALID_ARGUMENT when the slowdown is no positive number, or when the largest
+// step of an engine with these options would take more than a minute, because nothing ends a step
+// that has begun.
 absl::Status CheckSimulatedSteps(const EngineOptions& options,
                                  const SimulatedStepsOptions& simulated);
 
@@ -45,11 +47,11 @@ absl::Status CheckSimulatedSteps(const EngineOptions& options,
 class SimulatedSteps final : public StepComputation {
  public:
   struct Parts {
-    const SimulatedStepsOptions& options;  // valid
+    const SimulatedStepsOptions& options;  // must be valid
     int32_t vocab_size = 0;
     Ops& ops;
     KvStore& store;
-    Stream& stream;  // that `store` computes on
+    Stream& stream;  // the one that `store` computes on
     const Clock& clock;
   };
   explicit SimulatedSteps(const Parts& parts) : parts_(parts) {}
@@ -66,7 +68,7 @@ class SimulatedSteps final : public StepComputation {
   std::span<absl::StatusOr<std::vector<SampledToken>>> prompt_logprobs() override {
     return scored_;
   }
-  // Blocks of a simulated worker have no content.
+  // There is no KV to copy: blocks of a simulated worker have no content.
   absl::Status Evict(const Sequence&) override { return absl::OkStatus(); }
   void OnPause() override { follows_ = false; }
 
@@ -78,7 +80,7 @@ class SimulatedSteps final : public StepComputation {
 
   const Parts parts_;
   bool follows_ = false;  // the next step follows the latest one without a pause
-  TimePoint ends_{};      // of the latest step, by the model
+  TimePoint ends_{};      // end of the latest step, by the model
   BlockCopies copies_;
   std::vector<absl::StatusOr<SampledToken>> results_;
   std::vector<absl::StatusOr<std::vector<SampledToken>>> scored_;

@@ -6,9 +6,9 @@
 #include "kernels/cpu/attention_plan.h"
 #include "kernels/op_args.h"
 
-// The attention that blocks get (AttentionArgs::block_mass): each row leaves what every block has
-// of its weights in each chunk, against the chunk's own maximum, and at the end its total; then the
-// rows of a KV head are added up.
+// The attention that blocks of the pool get (AttentionArgs::block_mass). For each chunk of keys a
+// row stores the sum of its weights in every block, relative to the chunk's own maximum, and at the
+// end its total; then the rows of a KV head are added up.
 
 namespace tandem::cpu {
 
@@ -20,7 +20,8 @@ struct BlockMasses {
   int64_t blocks_per_chunk = 0;
 
   bool present() const { return data != nullptr; }
-  // The row's maximum and sum, and per chunk its maximum and the sum of each block.
+  // A row has its maximum and sum, then for each chunk the chunk's maximum and the sum of each
+  // block.
   int64_t ChunkFloats() const { return 1 + blocks_per_chunk; }
   int64_t RowFloats() const { return 2 + num_chunks * ChunkFloats(); }
   float* Row(int64_t row) const { return data + row * RowFloats(); }
@@ -33,10 +34,10 @@ struct BlockMasses {
   }
 };
 
-// The masses of all sequences and KV heads of a decode step, one behind the other.
+// The masses of all sequences and KV heads of a decode step, one after the other.
 class StepMasses {
  public:
-  // Lays them out; returns the floats that are needed, 0 when args asks for no block_mass.
+  // Lays out the masses; returns the floats that are needed, 0 when args asks for no block_mass.
   size_t Plan(const AttentionArgs& args);
   void SetMemory(float* data) { data_ = data; }
   BlockMasses Of(int32_t seq, int32_t kv_head) const;
@@ -46,8 +47,8 @@ class StepMasses {
  private:
   float* data_ = nullptr;
   int64_t group_ = 0;
-  std::vector<BlockMasses> sequences_;  // without data
-  std::vector<size_t> starts_;          // of the sequences, in floats; empty: not asked for
+  std::vector<BlockMasses> sequences_;  // one per sequence, whose data is null
+  std::vector<size_t> starts_;          // of the sequences, in floats; empty: masses are not wanted
 };
 
 }  // namespace tandem::cpu

@@ -7,19 +7,19 @@
 
 #include "kernels/op_args.h"
 
-// What ColumnMass cuts its work into, and what its rows weigh.
+// The pieces that ColumnMass cuts its work into, and the factors of its rows' weights.
 
 namespace tandem::cpu {
 
-// Some columns of one chunk of keys, whole panels: [begin, end) of the chunk's.
+// Some of the columns of a chunk of keys: [begin, end) in the chunk, whole panels.
 struct Columns {
   int64_t chunk;
   size_t begin;
   size_t end;
 };
 
-// What the weights of each counted row are multiplied by, made once per call: the powers of the
-// decay are those of all sequences, whose rows are counted from the last one back.
+// What the weights of each counted row are multiplied by, made once per call: rows are counted from
+// the last one back, so that all sequences have the same powers of the decay.
 class RowFactors {
  public:
   explicit RowFactors(const ColumnMassArgs& args)

@@ -9,8 +9,8 @@
 namespace tandem::cpu {
 namespace {
 
-// Sign, then `exponent_bits`, then `mantissa_bits`; no infinity where the largest exponent is an
-// ordinary one (e4m3).
+// A floating-point format: sign, then `exponent_bits`, then `mantissa_bits`. Without infinity the
+// largest exponent is that of ordinary numbers (e4m3).
 struct Format {
   int mantissa_bits;
   int exponent_bits;
@@ -19,8 +19,8 @@ struct Format {
 constexpr Format kE4M3 = {.mantissa_bits = 3, .exponent_bits = 4, .has_infinity = false};
 constexpr Format kHalf = {.mantissa_bits = 10, .exponent_bits = 5, .has_infinity = true};
 
-// The same value as f32, in bits. Integers alone: the mode of the floating-point unit may flush
-// small numbers.
+// The f32 bits of the number that `bits` stand for. Integer arithmetic alone: the mode of the
+// floating-point unit may flush small numbers to 0.
 constexpr uint32_t FloatBits(uint32_t bits, const Format& format) {
   const int width = 1 + format.exponent_bits + format.mantissa_bits;
   const uint32_t sign = (bits >> (width - 1)) << 31;
@@ -35,7 +35,7 @@ constexpr uint32_t FloatBits(uint32_t bits, const Format& format) {
   }
   if (exponent == 0) {
     if (mantissa == 0) return sign;
-    const int lead = std::bit_width(mantissa) - 1;  // 2^lead is its first bit
+    const int lead = std::bit_width(mantissa) - 1;  // position of its first set bit
     const int up = format.mantissa_bits - lead;
     mantissa = (mantissa << up) & max_mantissa;
     return sign | static_cast<uint32_t>(127 - bias + 1 - up) << 23 | mantissa << shift;
@@ -44,7 +44,7 @@ constexpr uint32_t FloatBits(uint32_t bits, const Format& format) {
          mantissa << shift;
 }
 
-// The f16 of a value that f16 holds as a normal number, as it does all of e4m3, or of 0 or NaN.
+// The f16 bits of an f32 that is 0, NaN or a normal number of f16, as all e4m3 values are.
 constexpr uint16_t HalfBits(uint32_t float_bits) {
   const auto sign = static_cast<uint16_t>(float_bits >> 16 & 0x8000u);
   const uint32_t magnitude = float_bits & 0x7fffffffu;
@@ -61,7 +61,7 @@ constexpr std::array<To, 256> TableOfE4M3(Make make) {
 }
 
 constexpr auto kE4M3AsF32 = TableOfE4M3<uint32_t>([](uint32_t bits) { return bits; });
-// Four significant bits are kept in the upper half of an f32.
+// bf16: the four significant bits of an e4m3 fit the upper half of an f32.
 constexpr auto kE4M3AsBF16 =
     TableOfE4M3<uint16_t>([](uint32_t bits) { return static_cast<uint16_t>(bits >> 16); });
 constexpr auto kE4M3AsF16 = TableOfE4M3<uint16_t>([](uint32_t bits) { return HalfBits(bits); });
@@ -76,7 +76,7 @@ void WidenEach(const std::byte* from, size_t count, std::byte* to, Widen widen) 
   }
 }
 
-// From one type of numbers to a wider one.
+// Converts `count` elements to a type that has every value of the first one.
 void WidenElements(DType from_type, const std::byte* from, size_t count, DType to_type,
                    std::byte* to) {
   if (from_type == DType::kBF16) {
@@ -92,7 +92,7 @@ void WidenElements(DType from_type, const std::byte* from, size_t count, DType t
   }
 }
 
-// Some rows of one head, which lie side by side.
+// Some rows of one head, which lie one after the other.
 struct Rows {
   int64_t count;
   int32_t head_dim;

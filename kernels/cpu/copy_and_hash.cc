@@ -34,7 +34,7 @@ constexpr LanesTag kLanesTag;
 constexpr HalvesTag kHalvesTag;
 
 enum class Store : uint8_t { kNone, kCached, kPastCaches };
-// Shorter ones do not gain by it.
+// The least size that is stored past the caches: smaller copies do not gain by it.
 constexpr size_t kPastCachesFrom = 8192;
 constexpr size_t kCacheLineBytes = 64;
 
@@ -49,7 +49,7 @@ HWY_INLINE LanesVector SecretLanes(int at, size_t vector) {
   return LoadLanes(reinterpret_cast<const std::byte*>(xxh3::kSecret.of) + at, vector);
 }
 
-// The product of the lower half of each lane of a and of b.
+// The product of the lower halves of each lane of a and b.
 HWY_INLINE LanesVector LowProduct(LanesVector a, LanesVector b) {
   return hn::MulEven(hn::BitCast(kHalvesTag, a), hn::BitCast(kHalvesTag, b));
 }
@@ -74,7 +74,7 @@ struct Accumulators {
     }
   }
 
-  // At the end of a block.
+  // The scrambling of the accumulators at the end of a block.
   HWY_INLINE void Scramble() {
     const LanesVector prime = hn::Set(kLanesTag, xxh3::kPrime32_1);
     for (size_t i = 0; i < kVectors; ++i) {
@@ -106,7 +106,7 @@ HWY_INLINE uint64_t ReadWord(const void* p) {
   return word;
 }
 
-// The halves of the 128-bit product, one over the other.
+// The upper and the lower half of the 128-bit product of a and b, combined by XOR.
 HWY_INLINE uint64_t FoldedProduct(uint64_t a, uint64_t b) {
   const auto product = static_cast<unsigned __int128>(a) * b;
   return static_cast<uint64_t>(product >> 64) ^ static_cast<uint64_t>(product);
@@ -126,7 +126,8 @@ HWY_INLINE uint64_t Merged(const Accumulators& sums, uint64_t bytes) {
   return sum ^ sum >> 32;
 }
 
-// The last stripe of the hash are the last bytes, be they in the stripe before, too.
+// Copies and hashes. The hash's last stripe is the last 64 bytes, even where they overlap the
+// stripe before.
 template <Store kStore>
 HWY_INLINE uint64_t CopyInStripes(const std::byte* from, std::byte* to, size_t bytes) {
   Accumulators sums;
@@ -135,7 +136,8 @@ HWY_INLINE uint64_t CopyInStripes(const std::byte* from, std::byte* to, size_t b
   const size_t done = num_blocks * xxh3::kBlockBytes;
   const size_t last = bytes - xxh3::kStripeBytes;
   const auto num_stripes = static_cast<int>((bytes - 1 - done) / xxh3::kStripeBytes);
-  // Where that overlaps the stripe before, the rest is hashed as it lies there.
+  // Where the last stripe overlaps the one before, the rest is copied first and hashed in the
+  // target.
   const bool overlaps = bytes % xxh3::kStripeBytes != 0;
   if (overlaps) std::memcpy(to + done, from + done, bytes - done);
   for (int i = 0; i < num_stripes; ++i) {
@@ -154,7 +156,7 @@ HWY_INLINE uint64_t CopyInStripes(const std::byte* from, std::byte* to, size_t b
   return Merged(sums, bytes);
 }
 
-// More than kShortBytes.
+// Copies and hashes more than kShortBytes bytes.
 uint64_t CopyLong(const std::byte* from, std::byte* to, size_t bytes) {
   if (bytes >= kPastCachesFrom && reinterpret_cast<uintptr_t>(to) % kCacheLineBytes == 0) {
     return CopyInStripes<Store::kPastCaches>(from, to, bytes);
@@ -186,7 +188,8 @@ uint64_t CopyAndHash(std::span<std::byte> dst, std::span<const std::byte> src) {
 
 void CopyAndHashAll(std::span<const ExtentCopy> copies, std::span<uint64_t> hashes) {
   for (size_t i = 0; i < copies.size(); ++i) hashes[i] = CopyAndHash(copies[i].dst, copies[i].src);
-  // Stores past the caches are in no order with others. Once for all: each waits for the memory.
+  // Stores past the caches are unordered with others, so they are fenced: once for all copies,
+  // because each fence waits for the memory.
   hwy::FlushStream();
 }
 

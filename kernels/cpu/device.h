@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-// Host memory as a device of this name; its streams run inline.
+// Host memory as a device of the given name; its streams run inline.
 std::unique_ptr<Device> NewCpuDevice(std::string name = "cpu");
 
 }  // namespace tandem

@@ -13,8 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tandem::cpu {
 namespace HWY_NAMESPACE {
 
-// One row of a packed matrix lies a panel's width apart: it is collected into a vector's worth of
-// neighbours and widened there.
+// Widens one row of a packed matrix. Its elements lie a panel's width apart, so they are first
+// collected into vectors.
 template <class T>
 void EmbeddingRow(const PackedMatrix& table, int64_t row, float* HWY_RESTRICT out) {
   const F32Tag d;
@@ -29,7 +29,8 @@ void EmbeddingRow(const PackedMatrix& table, int64_t row, float* HWY_RESTRICT ou
   }
 }
 
-// The same products of code and scale that a matrix product computes with.
+// Widens one row of a quantised matrix by the same products of code and scale as a matrix product
+// uses.
 void CodedEmbeddingRow(const PackedMatrix& table, int64_t row, float* HWY_RESTRICT out) {
   const int64_t lane = row % kPanelOutputs;
   const std::byte* group = table.data + row / kPanelOutputs * PanelBytes(table.format, table.k);

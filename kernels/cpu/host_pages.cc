@@ -17,7 +17,8 @@ std::byte* Map(void* at, size_t bytes, int protection, int flags, int file) {
   return data == MAP_FAILED ? nullptr : static_cast<std::byte*>(data);
 }
 
-// Reserves one huge page more than needed and gives back what lies outside the aligned part.
+// Reserves addresses aligned to a huge page: one page more than needed, of which the rest is given
+// back.
 std::byte* ReserveHugeAligned(size_t bytes) {
   std::byte* start = Map(nullptr, bytes + kHugePageBytes, PROT_NONE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
@@ -40,7 +41,7 @@ std::byte* MapAligned(size_t bytes, int protection, int flags, int file) {
     munmap(reserved, bytes);
     return nullptr;
   }
-  madvise(data, bytes, MADV_HUGEPAGE);  // advice: where it is refused, small pages serve as well
+  madvise(data, bytes, MADV_HUGEPAGE);  // advice: where it is refused, small pages serve too
   return data;
 }
 

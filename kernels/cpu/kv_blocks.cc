@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 
 using U32 = hn::Vec<U32Tag>;
 
-// Round to nearest even in integers, the same on every target. NaN stays NaN.
+// f32 to bf16, to nearest even, by integers: the same on every target. NaN stays NaN.
 struct ToBF16 {
   static U32 Narrow(U32 bits) {
     const U32Tag d;
@@ -31,7 +31,8 @@ struct ToBF16 {
   }
 };
 
-// Beyond the largest half is infinity, below the smallest normal one are the subnormal halves.
+// f32 to f16, to nearest even: infinity beyond the largest f16, subnormals below the smallest
+// normal one.
 struct ToF16 {
   static U32 Narrow(U32 bits) {
     const U32Tag d;
@@ -41,7 +42,7 @@ struct ToF16 {
     const U32 odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 1));
     const U32 rebased = hn::Sub(hn::Add(magnitude, hn::Set(d, 0xfff)), hn::Set(d, 112u << 23));
     const U32 normal = hn::Min(hn::ShiftRight<13>(hn::Add(rebased, odd)), hn::Set(d, 0x7c00));
-    // 0.5 has the subnormal halves' unit as its last place, so that the addition rounds to it.
+    // The last place of 0.5 is the unit of f16's subnormals, so that the addition rounds to it.
     const F32 half = hn::Set(df, 0.5f);
     const U32 subnormal =
         hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(df, magnitude), half)), hn::BitCast(d, half));
@@ -52,7 +53,7 @@ struct ToF16 {
   }
 };
 
-// What lies beyond the largest e4m3 is clamped to it, infinity too. NaN has no sign.
+// f32 to e4m3: values beyond the largest one, infinity too, are clamped to it. NaN has no sign.
 struct ToF8E4M3 {
   static U32 Narrow(U32 bits) {
     const U32Tag d;
@@ -63,7 +64,8 @@ struct ToF8E4M3 {
     const U32 odd = hn::And(hn::ShiftRight<20>(magnitude), hn::Set(d, 1));
     const U32 rebased = hn::Sub(hn::Add(magnitude, hn::Set(d, 0x7ffff)), hn::Set(d, 120u << 23));
     const U32 normal = hn::ShiftRight<20>(hn::Add(rebased, odd));
-    // 16384 has the subnormals' unit, 2^-9, as its last place.
+    // The last place of 16384 is the unit of e4m3's subnormals, 2^-9, so that the addition rounds
+    // to it.
     const F32 base = hn::Set(df, 16384.0f);
     const U32 subnormal =
         hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(df, magnitude), base)), hn::BitCast(d, base));
@@ -155,8 +157,8 @@ void QuantiseRow(const float* x, int32_t head_dim, int32_t bits, std::byte* out)
 
 namespace {
 
-// Calls body(i, n) for one piece of the lists after the other, the longest there are, whose n slots
-// follow one another in one block, on both sides.
+// Cuts the two lists of slots into the longest pieces whose slots follow one another in one block,
+// in both lists, and calls body(i, n) for each: its first index and its length.
 template <class Body>
 void ForSlotRuns(std::span<const int32_t> from, std::span<const int32_t> to, int32_t block_tokens,
                  const Body& body) {
@@ -196,8 +198,8 @@ absl::Status CpuOps::DoCopyBlocks(Stream&, const CopyBlocksArgs& args) {
   return absl::OkStatus();
 }
 
-// A thread takes K or V of some heads of some layers. Any order will do, since no slot is both read
-// and written.
+// A thread takes K or V of some heads of some layers. Any order of copies will do, since no slot is
+// both read and written.
 absl::Status CpuOps::DoCopyTokens(Stream&, const CopyTokensArgs& args) {
   const KvPoolView& kv = args.pool;
   const int64_t planes = 2 * int64_t{kv.num_kv_heads};  // K and V of each head of a layer

@@ -26,7 +26,7 @@ using Units = hn::Full128<uint32_t>;
 constexpr int kUnits = 4;
 constexpr int kLineUnits = 16;
 
-// units[i] becomes unit i of each of four rows, from unit i of each row.
+// Loads four units of each of four rows and transposes them: units[i] becomes unit i of every row.
 HWY_INLINE void Load4x4(const PanelRows& rows, int first_row, int64_t byte,
                         hn::Vec<Units> (&units)[kUnits]) {
   const Units d;
@@ -47,7 +47,7 @@ HWY_INLINE void Load4x4(const PanelRows& rows, int first_row, int64_t byte,
   units[3] = hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23));
 }
 
-// One unit of four outputs: as it is, or as two inputs of 16 bits one after the other.
+// Stores one unit of four outputs: as it is, or for f16 as two inputs one after the other.
 template <DType kDType>
 HWY_INLINE void StoreUnit(hn::Vec<Units> unit, std::byte* dst, int64_t index, int first_row) {
   if constexpr (kDType == DType::kF16) {
@@ -87,7 +87,7 @@ int64_t PackLines(const PanelRows&, int64_t, std::byte*) {
 
 #endif
 
-// Inputs from `input` on, one by one. bf16 stores whole pairs: an odd k ends with a zero.
+// Packs inputs from `input` on one by one. bf16 stores whole pairs: an odd k ends with a zero.
 template <DType kDType>
 void PackRest(const PanelRows& rows, int64_t input, int64_t k, std::byte* dst) {
   constexpr int64_t kBytes = SizeOf(kDType);
@@ -127,7 +127,7 @@ HWY_EXPORT(PackPanel);
 
 namespace {
 
-// The address of each output's row in the stacked sources.
+// The address of each output's row in `sources`, stacked in order.
 std::vector<const std::byte*> RowAddresses(std::span<const TensorView> sources) {
   std::vector<const std::byte*> rows;
   for (const TensorView& source : sources) {
@@ -139,8 +139,9 @@ std::vector<const std::byte*> RowAddresses(std::span<const TensorView> sources) 
   return rows;
 }
 
-// One panel from rows of codes, whose scales begin with those of `first_row`. What is beyond the matrix is
-// zero, which the memory need not be. Returns the first row with a code that is no number, or kPanelOutputs.
+// Packs one panel from rows of codes, whose scales begin with those of `first_row`. The padding
+// beyond the matrix becomes zero; the memory need not be zero before. Returns the first row with a
+// code that is NaN, or kPanelOutputs.
 int64_t PackCodes(const PanelRows& rows, int64_t first_row, const TensorView& scales,
                   const PackedMatrix& matrix, std::byte* dst) {
   const int64_t k = matrix.k;
@@ -179,8 +180,9 @@ absl::Status CpuOps::DoPackWeight(Stream&, const PackedMatrix& dst,
   const int64_t num_panels = NumPanels(dst.n);
   rows.resize(num_panels * kPanelOutputs, zeros.data());
 
-  std::atomic<int64_t> not_finite = dst.n;  // some row with such a value
-  // One range per thread: two that touch one huge page at a time would both clear it.
+  std::atomic<int64_t> not_finite = dst.n;  // some row with an infinity or NaN; dst.n: none
+  // One range of panels per thread: two threads that touch a huge page at the same time would both
+  // clear it.
   const int64_t num_ranges = std::min<int64_t>(pool_.num_threads(), num_panels);
   pool_.ParallelFor(num_ranges, [&](int64_t range, int) {
     const int64_t end = (range + 1) * num_panels / num_ranges;

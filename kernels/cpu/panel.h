@@ -20,7 +20,7 @@ namespace tandem::cpu {
 
 inline constexpr int64_t kPanelOutputs = 32;
 
-// k as it is stored: even for bf16.
+// The number of inputs k with its padding: even for bf16.
 constexpr int64_t PaddedK(DType dtype, int64_t k) {
   return dtype == DType::kBF16 ? (k + 1) / 2 * 2 : k;
 }
@@ -31,11 +31,11 @@ constexpr int64_t PanelElements(DType dtype, int64_t k) {
   return PaddedK(dtype, k) * kPanelOutputs;
 }
 
-// A group of codes begins with its scales, one per output; its codes follow at this offset.
+// The offset of the codes in a group, which begins with its scales, one per output.
 inline constexpr int64_t kCodesOffset = kPanelOutputs * SizeOf(DType::kBF16);
 inline constexpr int64_t kCodeGroupBytes = kCodesOffset + kCodeGroupInputs * kPanelOutputs;
 
-// Where the code of [output, input] of a group lies, in bytes from the group's start.
+// Where a group has the code of [output, input], in bytes from the group's start.
 constexpr int64_t CodeIndex(int64_t output, int64_t input) {
   return kCodesOffset + input * kPanelOutputs + output;
 }
@@ -51,7 +51,8 @@ constexpr int64_t PackedBytes(WeightFormat format, int64_t n, int64_t k) {
   return NumPanels(n) * PanelBytes(format, k);
 }
 
-// Where element [output, input] of floats lies, in elements from the start of the data.
+// Where a panelled matrix of floats has element [output, input], in elements from the start of the
+// data.
 constexpr int64_t PackedIndex(const PackedMatrix& matrix, int64_t output, int64_t input) {
   const DType dtype = matrix.format.dtype();
   const int64_t panel = output / kPanelOutputs;
@@ -61,7 +62,7 @@ constexpr int64_t PackedIndex(const PackedMatrix& matrix, int64_t output, int64_
   return start + (input / 2) * (2 * kPanelOutputs) + lane * 2 + input % 2;
 }
 
-// Where the rows of one panel lie; rows past the matrix point to zeros.
+// The addresses of the rows of one panel; for rows past the matrix, addresses of zeros.
 using PanelRows = std::array<const std::byte*, kPanelOutputs>;
 
 }  // namespace tandem::cpu

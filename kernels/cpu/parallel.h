@@ -7,8 +7,8 @@
 
 namespace tandem::cpu {
 
-// Calls body(begin, end) over [0, rows) in pieces of about 16,384 elements: enough to be worth a
-// thread's waking. How rows are cut never shows in what is computed for one of them.
+// Calls body(begin, end) over [0, rows), on the pool's threads, in pieces of about 16,384 elements:
+// enough to be worth waking a thread. Where rows are cut never affects the result of any row.
 template <class Body>
 void ForRows(ThreadPool& pool, int64_t rows, int64_t elements_per_row, const Body& body) {
   constexpr int64_t kPieceElements = 16384;

@@ -29,16 +29,16 @@ namespace hadamard = tandem::simd::HWY_NAMESPACE;
 inline constexpr size_t kGroupChannels = kKvGroupChannels;
 using ChannelGroup = hadamard::GroupFloats<kGroupChannels>;
 
-// The f16 that a group has as its scale where no scale fits.
+// The f16 that is stored as the scale of a group where no finite scale fits.
 inline constexpr uint16_t kHalfNaN = 0x7e00;
 
 template <int kBits>
 struct Codes {
   static constexpr size_t kBytes = kGroupChannels / 8 * kBits;
-  static constexpr uint8_t kZero = uint8_t{1} << (kBits - 1);  // what stands for the integer 0
+  static constexpr uint8_t kZero = uint8_t{1} << (kBits - 1);  // the code of the integer 0
 };
 
-// Calls body(bits) with the bits as a constant.
+// Calls body(bits) with the number of bits as a compile-time constant.
 template <class Body>
 HWY_INLINE void WithBits(int32_t bits, const Body& body) {
   switch (bits) {
@@ -55,8 +55,9 @@ HWY_INLINE void WithBits(int32_t bits, const Body& body) {
   }
 }
 
-// Calls part(p, shift, offset), all constants, for each part of p bits: the lowest of them is bit `shift`
-// of an integer, and the part lies `offset` bytes behind the beginning of the group.
+// The codes of a group are stored in parts of 8, 4, 2 or 1 bits of each code. Calls part(p, shift,
+// offset), all constants, for each part: its p bits begin with bit `shift` of the code, and it lies
+// `offset` bytes behind the beginning of the group.
 template <int kBits, class Part>
 HWY_INLINE void ForEachPart(const Part& part) {
   const auto one = [&](auto size) HWY_ATTR {
@@ -93,14 +94,15 @@ HWY_INLINE void UnpackGroup(const uint8_t* packed, int8_t* codes) {
 using CodeTag = hn::CappedTag<uint8_t, kGroupChannels>;
 inline constexpr size_t kCodeLanes = hn::MaxLanes(CodeTag());
 
-// The bit of its byte that is channel i's in a part of one bit.
+// For a part of one bit per code: the bit of its byte that belongs to channel i.
 inline constexpr auto kBitOfChannel = [] {
   std::array<uint8_t, kGroupChannels> bits{};
   for (size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<uint8_t>(1 << i / 8);
   return bits;
 }();
 
-// A part of the channels from kFirst on, as many as D has lanes, in the lowest bits.
+// Loads one part of the codes of channels from kFirst on, as many as D has lanes, into the lowest
+// bits.
 template <int kPart, size_t kFirst, class D>
 HWY_INLINE hn::Vec<D> LoadPart(D d, const uint8_t* part) {
   constexpr size_t kPeriod = size_t{8} * kPart;
@@ -123,7 +125,7 @@ HWY_INLINE hn::Vec<D> LoadPart(D d, const uint8_t* part) {
   }
 }
 
-// The integers of a group.
+// Unpacks the codes of a group to signed integers.
 template <int kBits>
 HWY_INLINE void UnpackGroup(const uint8_t* HWY_RESTRICT packed, int8_t* HWY_RESTRICT codes) {
   hadamard::Unrolled<kGroupChannels / kCodeLanes>([&](auto chunk) HWY_ATTR {
@@ -141,7 +143,7 @@ HWY_INLINE void UnpackGroup(const uint8_t* HWY_RESTRICT packed, int8_t* HWY_REST
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
-// The other way round. `codes` are below 2^kBits.
+// Packs the codes of a group, as UnpackGroup reads them; they are below 2^kBits.
 template <int kBits>
 HWY_INLINE void PackGroup(const uint8_t* HWY_RESTRICT codes, uint8_t* HWY_RESTRICT packed) {
   ForEachPart<kBits>([&](auto part, auto shift, auto offset) HWY_ATTR {
@@ -156,14 +158,15 @@ HWY_INLINE void PackGroup(const uint8_t* HWY_RESTRICT codes, uint8_t* HWY_RESTRI
   });
 }
 
-// NaN where the group has no scale.
+// The scale of a packed group; NaN where it has none.
 HWY_INLINE float ScaleOf(const uint8_t* packed, size_t code_bytes) {
   uint16_t half;
   std::memcpy(&half, packed + code_bytes, sizeof(half));
   return half < kExactGroup ? FloatOfHalf(half) : std::bit_cast<float>(0x7fc00000u);
 }
 
-// The transform of each group of n floats in place, without the factor that makes it a rotation.
+// The Hadamard transform of each group of n floats in place, without the factor that makes it a
+// rotation.
 HWY_INLINE void MixGroups(float* x, size_t n) {
   constexpr size_t kOfVector = ChannelGroup::kOfVector;
   const typename ChannelGroup::Tag d;
@@ -181,7 +184,7 @@ HWY_INLINE void MixGroups(float* x, size_t n) {
 inline constexpr float kMixNorm = hadamard::kRotationNorm<kGroupChannels>;
 static_assert(kMixNorm == 0.125f, "as StoredUnit says");
 
-// The bytes of `channels`, transformed but for kMixNorm.
+// Quantises a group; `channels` are transformed, but not yet multiplied by kMixNorm.
 template <int kBits>
 HWY_INLINE void QuantiseGroup(const ChannelGroup& channels, uint8_t* packed) {
   constexpr size_t kOfVector = ChannelGroup::kOfVector;
@@ -203,7 +206,7 @@ HWY_INLINE void QuantiseGroup(const ChannelGroup& channels, uint8_t* packed) {
   std::memcpy(packed + Codes<kBits>::kBytes, &stored, sizeof(stored));
 }
 
-// Rounds the n channels of a row.
+// Quantises the n channels of a row, each group after its Hadamard transform.
 HWY_INLINE void QuantiseFloats(const float* HWY_RESTRICT x, size_t n, int32_t bits,
                                std::byte* HWY_RESTRICT out) {
   WithBits(bits, [&](auto constant) HWY_ATTR {
@@ -221,12 +224,12 @@ HWY_INLINE void QuantiseFloats(const float* HWY_RESTRICT x, size_t n, int32_t bi
   });
 }
 
-// What a row in the pool begins with.
+// The first byte of a quantised row in the pool; a type of its own, for overloads.
 struct QuantisedRow {
   uint8_t byte;
 };
 
-// One integer, as TransposeKeys reads them.
+// The integer of one channel, as TransposeKeys reads it.
 struct Code {
   int8_t value;
 };

@@ -12,7 +12,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tandem::cpu {
 namespace HWY_NAMESPACE {
 
-// Products and sums are rounded apart, so that the tail equals the vectors.
+// Rotates a head. Products and sums are rounded separately, so that the scalar tail equals the
+// vectors.
 void RotateHead(const float* HWY_RESTRICT cos, const float* HWY_RESTRICT sin, size_t half,
                 float* HWY_RESTRICT x) {
   const F32Tag d;

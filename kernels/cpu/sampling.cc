@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tandem::cpu {
 namespace HWY_NAMESPACE {
 
-// The largest of x, or NaN when one of them is NaN or infinite.
+// The largest of x, or NaN when one of its elements is NaN or infinite.
 float HighestIfFinite(const float* HWY_RESTRICT x, size_t n) {
   const F32Tag d;
   F32 highest = hn::Set(d, x[0]);
@@ -78,13 +78,13 @@ HWY_EXPORT(FindFirst);
 HWY_EXPORT(ComputeWeights);
 HWY_EXPORT(Sum);
 
-// Sums of weights run over pieces of this many, in float within and in double across.
+// Weights are summed in pieces of this length, in float within a piece and in double across pieces.
 constexpr size_t kPiece = 1024;
-// The histogram's resolution: 1/32 of a nat over 32 nats, then everything below.
+// The histogram of scores has buckets of 1/32 nat over 32 nats, the last for everything below.
 constexpr size_t kBuckets = 1024;
 constexpr float kBucketsPerNat = 32;
 
-// Tokens are ranked by score, equal ones by rising id.
+// A token in the order of ranks: by falling score, then by rising id.
 struct Ranked {
   float score;
   int32_t id;
@@ -94,16 +94,16 @@ bool RanksBefore(const Ranked& a, const Ranked& b) {
   return a.score > b.score || (a.score == b.score && a.id < b.id);
 }
 
-// Scores are clamped to this, and tokens that must not be sampled have its negative.
+// Scores are clamped to +-kLargest, and tokens that must not be sampled have -kLargest.
 constexpr float kLargest = std::numeric_limits<float>::max();
 
-// What came of one row.
+// The result of sampling one row.
 enum class RowOutcome : uint8_t { kSampled, kNotFinite, kAllExcluded };
 
-// Chooses the tokens of the rows that one thread is given; its memory is kept from call to call.
+// Samples the rows that one thread is given; its memory is kept from call to call.
 class RowSampler {
  public:
-  // Leaves the row of logits as it was.
+  // Samples one row; leaves its logits unchanged.
   RowOutcome Sample(std::span<const float> logits, const SampleRow& row, SampledToken& out) {
     const float highest = HWY_DYNAMIC_DISPATCH(HighestIfFinite)(logits.data(), logits.size());
     if (std::isnan(highest)) return RowOutcome::kNotFinite;
@@ -190,7 +190,7 @@ class RowSampler {
   }
 
   // The last token in rank that both top_k and top_p keep. Counts and masses per bucket of scores
-  // say in which bucket the cut lies; no other is sorted.
+  // tell in which bucket the cut lies, so that only this one is sorted.
   Ranked LastKept(const SampleRow& row, bool top_k) {
     FillBuckets(row.temperature);
     Ranked last = {-std::numeric_limits<float>::infinity(), 0};
@@ -213,7 +213,7 @@ class RowSampler {
     double left = row.top_p * mass;
     size_t bucket = 0;
     while (bucket + 1 < kBuckets && masses_of_[bucket] < left) left -= masses_of_[bucket++];
-    while (counts_of_[bucket] == 0) --bucket;  // the masses' last place, at worst
+    while (counts_of_[bucket] == 0) --bucket;  // rounding may have gone past the last token
     SortBucket(bucket, row.temperature, static_cast<size_t>(counts_of_[bucket]));
     size_t member = 0;
     while (member + 1 < members_.size() && weights_[members_[member].id] < left) {
@@ -237,7 +237,7 @@ class RowSampler {
     }
   }
 
-  // Collects a bucket's tokens; the first `count` in rank come first, in order.
+  // Collects a bucket's tokens into members_; the first `count` in rank come first, in order.
   void SortBucket(size_t bucket, float temperature, size_t count) {
     members_.clear();
     for (size_t i = 0; i < scores_.size(); ++i) {
@@ -259,7 +259,8 @@ class RowSampler {
     return total;
   }
 
-  // The token where the running sum of weights, ids rising, passes `uniform` of their total.
+  // The token where the running sum of weights, in the order of ids, exceeds `uniform` of their
+  // total.
   size_t Pick(double uniform) {
     double left = uniform * SumPieces();
     size_t piece = 0;
@@ -268,7 +269,8 @@ class RowSampler {
       left -= weights_[i];
       if (left < 0) return i;
     }
-    // Rounding of the sums: the last token that has a weight, which may lie pieces before.
+    // Reached only by rounding of the sums: the last token that has a weight, which may lie pieces
+    // before.
     size_t last = std::min(weights_.size(), (piece + 1) * kPiece) - 1;
     while (weights_[last] == 0) --last;
     return last;
@@ -284,7 +286,7 @@ class RowSampler {
     const auto wanted = static_cast<size_t>(row.num_logprobs);
     for (size_t i = 0; i < logits.size() && wanted > 0; ++i) {
       const Ranked token = {logits[i], static_cast<int32_t>(i)};
-      if (members_.size() == wanted) {  // a heap with the last in rank on top
+      if (members_.size() == wanted) {  // a heap with the lowest-ranked token on top
         if (!RanksBefore(token, members_.front())) continue;
         std::pop_heap(members_.begin(), members_.end(), RanksBefore);
         members_.pop_back();

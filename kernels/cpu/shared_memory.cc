@@ -25,7 +25,8 @@ struct SharedFile {
   size_t bytes = 0;
 };
 
-// A buffer knows no more than its place and size when it is freed.
+// The shared files of this process by address, because freeing a buffer passes on only its place
+// and size.
 class SharedFiles {
  public:
   void Add(const std::byte* data, SharedFile file) {
@@ -36,8 +37,8 @@ class SharedFiles {
     absl::MutexLock lock(&mutex_);
     files_.erase(data);
   }
-  // A descriptor of its own for the file behind `memory`, not valid where the system gives none;
-  // nothing where there is no such file.
+  // A new descriptor for the file behind `memory`, invalid where the system gives none; nothing
+  // where there is no such file.
   std::optional<UniqueFd> Find(std::span<const std::byte> memory) const {
     absl::MutexLock lock(&mutex_);
     const auto found = files_.find(memory.data());
@@ -109,7 +110,8 @@ absl::StatusOr<DeviceBuffer> OpenSharedHostMemory(const MemoryHandle& handle) {
     return InvalidArgument("cpu: a handle of {} bytes, but the file behind it has {}", handle.bytes,
                            static_cast<int64_t>(facts.st_size));
   }
-  // Else whoever holds the file could take pages away, and reading them would end this process.
+  // Without this seal any holder of the file could truncate it, and reading the lost pages would
+  // kill this process.
   const int seals = fcntl(handle.file.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     return InvalidArgument("cpu: a handle of {} bytes whose file may shrink", handle.bytes);

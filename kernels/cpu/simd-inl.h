@@ -1,4 +1,4 @@
-// What the vectorised ops share. Included once per target (Highway's foreach_target).
+// Helpers that the vectorised ops share. Included once per target (Highway's foreach_target).
 #if defined(TANDEM_KERNELS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TANDEM_KERNELS_CPU_SIMD_INL_H_
 #undef TANDEM_KERNELS_CPU_SIMD_INL_H_
@@ -25,7 +25,7 @@ using F32 = hn::Vec<F32Tag>;
 
 inline constexpr size_t kLanes = hn::MaxLanes(F32Tag());
 
-// Highway's own widening, on x86 without F16C, takes the infinities and NaN of f16 for numbers.
+// f16 to f32. On x86 without F16C Highway's own widening takes infinities and NaN for numbers.
 template <class D>
 HWY_INLINE hn::Vec<D> WidenHalves(D d, hn::Vec<hn::Rebind<hwy::float16_t, D>> halves) {
   const auto wide = hn::PromoteTo(d, halves);
@@ -43,7 +43,7 @@ HWY_INLINE hn::Vec<D> WidenHalves(D d, hn::Vec<hn::Rebind<hwy::float16_t, D>> ha
 #endif
 }
 
-// One vector of a stored type, as floats; exact.
+// Loads one vector of a stored type, widened to floats exactly.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadWide(D d, const float* p) {
   return hn::LoadU(d, p);
@@ -57,20 +57,21 @@ HWY_INLINE hn::Vec<D> LoadWide(D d, const hwy::bfloat16_t* p) {
   return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::bfloat16_t, D>(), p));
 }
 
-// e4m3 as it is stored. It is widened by way of f16, whose exponents go 8 further down: so values
-// are StoredUnit(dtype) times what LoadWide gives, exactly.
+// An e4m3 as it is stored. LoadWide widens it by way of f16, whose exponent bias is 8 larger: so a
+// value is exactly StoredUnit(dtype) times what LoadWide gives.
 struct F8E4M3 {
   uint8_t bits;
 };
 inline constexpr float kF8Unit = 256;
 
-// For quantised types it is the factor that makes their transform a rotation.
+// What the numbers of LoadWide are to be multiplied by. For quantised types this makes their
+// Hadamard transform a rotation.
 inline float StoredUnit(DType dtype) {
   if (IsQuantisedKv(dtype)) return 0.125f;
   return dtype == DType::kF8E4M3 ? kF8Unit : 1.0f;
 }
 
-// Bytes of e4m3, sign-extended to 16 bits, as f16; NaN stays NaN.
+// Converts e4m3 bytes, sign-extended to 16 bits, to f16 bits; NaN stays NaN.
 template <class V>
 HWY_INLINE V HalvesOfF8(V bytes) {
   const hn::DFromV<V> d;
@@ -89,13 +90,13 @@ HWY_INLINE hn::Vec<D> LoadWide(D d, const F8E4M3* p) {
   return WidenHalves(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), halves));
 }
 
-// Sums run in 16 partial sums, element i in sum i % 16, folded in halves: the same additions in the
-// same order for every vector width.
+// Sums over a row run in 16 partial sums, element i in sum i % 16, which are then folded in halves:
+// the same additions in the same order for every vector width.
 inline constexpr size_t kSumLanes = 16;
 inline constexpr size_t kSumVectors = kSumLanes / kLanes;
 static_assert(kSumLanes % kLanes == 0, "a vector holds a divisor of 16 floats");
 
-// Folds 16 partial sums.
+// Folds 16 partial sums to one, in halves.
 HWY_INLINE float FoldSum(const float* partial) {
   float sums[kSumLanes / 2];
   for (size_t i = 0; i < 8; ++i) sums[i] = partial[i] + partial[i + 8];
@@ -105,7 +106,8 @@ HWY_INLINE float FoldSum(const float* partial) {
   return sums[0];
 }
 
-// Calls add(v, x): partial sum vector v takes the next vector of elements x, with zeros after `n`.
+// The sum over x by calls of add(v, x): partial sum vector v takes in the next vector of elements
+// x, with zeros after `n`.
 template <class Add>
 HWY_INLINE float SumInOrder(const float* HWY_RESTRICT x, size_t n, Add add) {
   const F32Tag d;
@@ -132,8 +134,8 @@ HWY_INLINE float SumOfSquares(const float* HWY_RESTRICT x, size_t n) {
   return SumInOrder(x, n, [](F32 sum, F32 v) HWY_ATTR { return hn::MulAdd(v, v, sum); });
 }
 
-// x is split into whole + part, part in [-0.5, 0.5], by adding a number whose last place is 1: the
-// sum's low bits are `whole`. For |x| < 2^22.
+// Added to x, this number, whose last place is 1, splits x into whole + part, part in [-0.5, 0.5]:
+// the sum's low bits are `whole`. For |x| < 2^22.
 inline constexpr float kRounder = 0x1.8p23f;
 
 // 2^(rounded + part) for rounded = kRounder + whole, whole in [-126, 127]; relative error below
@@ -148,7 +150,7 @@ HWY_INLINE F32 Exp2OfParts(F32 rounded, F32 part) {
   y = hn::MulAdd(y, part, hn::Set(d, 0x1.62e42ap-1f));
   y = hn::MulAdd(y, part, hn::Set(d, 1.0f));
   const auto exponent =
-      hn::ShiftLeft<23>(hn::BitCast(di, rounded));  // what lies above whole is lost
+      hn::ShiftLeft<23>(hn::BitCast(di, rounded));  // the bits above `whole` are lost
   return hn::BitCast(d, hn::Add(hn::BitCast(di, y), exponent));
 }
 
@@ -162,7 +164,7 @@ HWY_INLINE F32 Exp2(F32 x) {
   return hn::IfThenZeroElse(tiny, Exp2OfParts(rounded, part));
 }
 
-// e^x, held to what 2^127 and 2^-125 allow.
+// e^x: an x above 87.5 counts as 87.5, and a result below 2^-125 is 0.
 HWY_INLINE F32 Exp(F32 x) {
   const F32Tag d;
   const F32 rounder = hn::Set(d, kRounder);

@@ -6,7 +6,7 @@
 
 namespace tandem::cuda {
 
-// INVALID_ARGUMENT for a pool of a type that no kernel here computes over.
+// INVALID_ARGUMENT for a pool of a type that no kernel of the CUDA backend computes over.
 inline absl::Status CheckKvType(const KvPoolView& pool) {
   if (!IsQuantisedKv(pool.dtype)) return absl::OkStatus();
   return InvalidArgument(

@@ -13,12 +13,14 @@ struct LaunchShape {
   dim3 grid;
   dim3 block;
   size_t shared_bytes = 0;  // dynamic shared memory; at most what the device allows a block
-  // May start before the kernels before it in the stream have ended. All its threads call
-  // ptx::GridDependencyWait, and before that touch no memory that any kernel writes.
+  // The kernel may start before the kernels before it in the stream have ended (programmatic
+  // dependent launch). All its threads call ptx::GridDependencyWait, and before that touch no
+  // memory that any kernel writes.
   bool after_previous = false;
 };
 
-// Shared memory that a kernel may have without asking, dynamic and static together.
+// Shared memory, dynamic and static together, that a kernel may use without the attribute that
+// raises its limit.
 inline constexpr size_t kSharedBytesWithoutAsking = 48 << 10;
 
 // Queues kernel(args...) on the stream. The arguments are converted to the kernel's parameter types
@@ -28,7 +30,8 @@ template <class... P, class... A>
 cudaError_t Launch(void (*kernel)(P...), const LaunchShape& shape, cudaStream_t stream,
                    A&&... args) {
   static_assert(sizeof...(P) == sizeof...(A), "one argument per parameter of the kernel");
-  // Half of it leaves room for what any kernel has statically.
+  // The limit counts dynamic and static memory: half of it leaves room for what any kernel has
+  // statically.
   if (shape.shared_bytes > kSharedBytesWithoutAsking / 2) {
     const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                                    cudaFuncAttributeMaxDynamicSharedMemorySize,

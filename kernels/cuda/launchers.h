@@ -15,16 +15,16 @@
 
 namespace tandem::cuda {
 
-// What a launcher needs to know of where it runs.
+// The stream and the device that a launcher queues kernels on, with the device's limits.
 struct LaunchTarget {
   cudaStream_t stream = nullptr;
   int num_sms = 0;
   int compute_capability = 0;   // 90 for 9.0
-  size_t max_shared_bytes = 0;  // that one block may ask for
+  size_t max_shared_bytes = 0;  // the most that one thread block may ask for
   size_t shared_bytes_per_sm = 0;
 };
 
-// ---- small_ops.cu, attention/rope.cu, memory/kv_blocks.cu
+// ---- launchers in small_ops.cu, attention/rope.cu and memory/kv_blocks.cu
 cudaError_t Embedding(const LaunchTarget& on, const EmbeddingArgs& args);
 cudaError_t RmsNorm(const LaunchTarget& on, const RmsNormArgs& args);
 cudaError_t SiluMul(const LaunchTarget& on, const SiluMulArgs& args);
@@ -35,44 +35,45 @@ cudaError_t Convert(const LaunchTarget& on, const TensorView& x, const TensorVie
 cudaError_t Rope(const LaunchTarget& on, const RopeArgs& args);
 cudaError_t StoreKv(const LaunchTarget& on, const StoreKvArgs& args);
 cudaError_t RopeStoreKv(const LaunchTarget& on, const RopeArgs& rope, const StoreKvArgs& store);
-// `pairs`, `from`, `to` and `items` on the device, as many as the args have.
+// CopyTokens, GatherBlocks and ScatterBlocks take the lists of their args as arrays on the device:
+// `from`, `to` and `items`, with as many entries as in the args.
 cudaError_t CopyBlocks(const LaunchTarget& on, const CopyBlocksArgs& args);
 cudaError_t CopyTokens(const LaunchTarget& on, const CopyTokensArgs& args, const int32_t* from,
                        const int32_t* to);
 cudaError_t GatherBlocks(const LaunchTarget& on, const MoveBlocksArgs& args, const int2* items);
 cudaError_t ScatterBlocks(const LaunchTarget& on, const MoveBlocksArgs& args, const int2* items);
 
-// ---- memory/convert_kv.cu: as many launches as it takes to name the runs in kernel parameters, so that
-// nothing has to hold them on the device.
+// ---- memory/convert_kv.cu: passes the runs as kernel parameters, in as many launches as that
+// takes, so that no memory of the device has to hold them.
 cudaError_t ConvertKv(const LaunchTarget& on, const ConvertKvArgs& args);
 
-// ---- gemm/skinny_gemm.cu: x * weight^T for few rows, where reading the weights is all that counts. Sums
-// in an order that depends on k alone.
+// ---- gemm/skinny_gemm.cu: x * weight^T for few rows of x, where the time is that of reading the
+// weights. Each sum runs in an order that depends on k alone.
 bool TakesSkinnyGemm(const GemmArgs& args);
 cudaError_t SkinnyGemm(const LaunchTarget& on, const GemmArgs& args);
 
-// ---- gemm/coded_weight.cu: weights of codes
-// Rows of a weight, on the device: floats that are quantised, or codes with a scale for each row and group of
-// inputs, [rows, ceil(k / 32)].
+// ---- gemm/coded_weight.cu: quantised weights, which are kept as codes
+// Rows to pack into a weight, on the device: floats to quantise, or codes with a scale for each row
+// and group of inputs, [rows, ceil(k / 32)].
 struct CodedRows {
   TensorView source;
-  const float* scales = nullptr;  // null: floats
-  int64_t first_row = 0;          // of the weight
+  const float* scales = nullptr;  // null: `source` is floats
+  int64_t first_row = 0;          // the place of these rows in the whole weight
   int32_t* bad_row = nullptr;     // set to a row with a value that has no code, where there is one
 };
 cudaError_t PackCodedRows(const LaunchTarget& on, const PackedMatrix& weight,
                           const CodedRows& rows);
-// `out` [rows, k] becomes the rows from first_row on, each weight rounded to its type.
+// Writes the weight's rows from first_row on to `out` [rows, k] as floats of out's type.
 cudaError_t WidenCodedRows(const LaunchTarget& on, const PackedMatrix& weight, int64_t first_row,
                            const TensorView& out);
-// As Embedding, of a table of codes.
+// Embedding from a table that is a quantised weight.
 cudaError_t CodedEmbedding(const LaunchTarget& on, const EmbeddingArgs& args);
 
 // ---- sampling/sampling.cu
-// A row as the device has it. The tokens that it names are in one list for all rows: those of the
-// prompt and of the output where there are penalties, those that are excluded, those that are
-// allowed, then biases as pairs of a token and the bits of a float. Each part ends where the next
-// one begins, the biases at ids_end.
+// A row to sample as the kernel reads it. The tokens that the rows name are in one list for all
+// rows. A row's part of it has the tokens of its prompt and of its output where there are
+// penalties, those that are excluded, those that are allowed, then biases as pairs of a token and
+// the bits of a float. Each of these lists ends where the next one begins, the biases at ids_end.
 struct DeviceSampleRow {
   float temperature;
   float top_p;
@@ -81,22 +82,23 @@ struct DeviceSampleRow {
   float presence_penalty;
   float frequency_penalty;
   int32_t top_k;
-  int32_t num_logprobs;  // -1: none at all
+  int32_t num_logprobs;  // alternatives to report; -1: no log-probabilities at all
   double uniform;        // the draw, in [0, 1): base/rng.h UniformAt(seed, position)
   int32_t prompt_begin;
   int32_t output_begin;
   int32_t excluded_begin;
-  int32_t allowed_begin;  // an empty part allows all
+  int32_t allowed_begin;  // an empty list allows all
   int32_t biases_begin;
   int32_t ids_end;
-  int32_t given_token;     // what counts as sampled; -1: none
+  int32_t given_token;     // counts as the sampled token; -1: none, sample
   int32_t logprobs_begin;  // where this row's alternatives start in `top`
 };
-// In place of a token: a logit of the row is NaN or infinite; the row excludes every token.
+// Values of a token_id that is no token: a logit of the row is NaN or infinite; the row excludes
+// every token.
 inline constexpr int32_t kRowOverflowed = -1;
 inline constexpr int32_t kRowAllExcluded = -2;
 struct DeviceSampledToken {
-  int32_t token_id;  // or one of these two
+  int32_t token_id;  // or kRowOverflowed or kRowAllExcluded
   float logprob;
 };
 struct DeviceTokenLogprob {
@@ -104,42 +106,43 @@ struct DeviceTokenLogprob {
   float logprob;
 };
 struct SampleLaunch {
-  float* logits;  // [R, V] with row_stride; left as they were
+  float* logits;  // [R, V] with row_stride; unchanged afterwards
   int64_t row_stride;
   int32_t num_rows;
   int32_t vocab;
   const DeviceSampleRow* rows;  // [R]
-  const int32_t* token_ids;     // the lists of the rows
+  const int32_t* token_ids;     // the token lists of all rows, as DeviceSampleRow says
   void* scratch;                // SampleScratchBytes(R, V); zero before the first use, and left so
   DeviceSampledToken* sampled;  // [R]
-  DeviceTokenLogprob* top;      // sum of num_logprobs
+  DeviceTokenLogprob* top;      // the alternatives of all rows, [sum of num_logprobs]
 };
 size_t SampleScratchBytes(int32_t num_rows, int32_t vocab);
 cudaError_t Sample(const LaunchTarget& on, const SampleLaunch& launch);
 
 // ---- attention/decode.cu (with plan_splits.cu, combine_splits.cu)
-// Bytes of the plan and of the partial results for calls within these sizes; both are the caller's
-// memory. `group` is Hq / Hkv.
+// Upper bounds for decode calls. From them follow the sizes of the plan and of the partial results,
+// both of which lie in the caller's memory.
 struct DecodeShape {
   int32_t num_sequences = 0;
   int32_t num_heads = 0;
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   int64_t total_tokens = 0;  // contexts of all sequences together, at most
-  int64_t mass_tokens = 0;   // that block_mass has room for per sequence (its max_blocks *
-                             // block_tokens); 0 where it is not asked for
+  int64_t mass_tokens = 0;   // tokens per sequence that block_mass has room for (its max_blocks *
+                             // block_tokens); 0 where block_mass is not asked for
   SplitMode splits = SplitMode::kBalanced;
 };
 size_t DecodePlanBytes(const LaunchTarget& on, const DecodeShape& shape);
 size_t DecodeScratchBytes(const LaunchTarget& on, const DecodeShape& shape);
-// Plans on the device from the context lengths there: a graph that holds it replays for others.
+// Plans on the device, from the context lengths in its memory: a recorded graph that holds this
+// call plans anew at each replay.
 cudaError_t PlanDecode(const LaunchTarget& on, const AttentionArgs& args, void* plan);
 cudaError_t AttentionDecode(const LaunchTarget& on, const AttentionArgs& args, const void* plan,
                             void* scratch);
 
 // ---- attention/prefill.cu, prefill_sm90.cu, combine_prefill.cu
-// Bytes of the tiles of a plan and of the partial results for calls within these sizes; both are the
-// caller's memory.
+// Upper bounds for prefill calls. From them follow the sizes of the plan's tiles and of the partial
+// results, both of which lie in the caller's memory.
 struct PrefillShape {
   int64_t num_tokens = 0;
   int32_t num_sequences = 0;
@@ -150,9 +153,9 @@ struct PrefillShape {
 };
 size_t PrefillPlanBytes(const LaunchTarget& on, const PrefillShape& shape);
 size_t PrefillScratchBytes(const LaunchTarget& on, const PrefillShape& shape);
-// What PlanPrefillTiles (attention/prefill_plan.h) cuts for the kernel that serves `args`.
+// The tile sizes of the kernel that serves `args`, for PlanPrefillTiles (attention/prefill_plan.h).
 PrefillTiling TilingOfPrefill(const LaunchTarget& on, const AttentionArgs& args);
-// Floats of one partial result.
+// The number of floats in one partial result of the prefill kernel that serves `args`.
 size_t PrefillPartialFloats(const LaunchTarget& on, const AttentionArgs& args);
 
 // The tiles as PlanPrefillTiles made and ordered them, on the device.

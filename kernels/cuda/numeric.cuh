@@ -22,12 +22,12 @@ struct F16 {
 struct F8E4m3 {
   uint8_t bits;
 };
-// A code of a weight (kernels/weight_format.h).
+// The int8 code of a quantised weight (kernels/weight_format.h).
 struct Int8 {
   int8_t bits;
 };
 
-// ---- one element: to nearest, ties to even; NaN stays NaN ----
+// ---- conversion of one element: to nearest, ties to even; NaN stays NaN ----
 
 __device__ __forceinline__ float ToFloat(float x) { return x; }
 __device__ __forceinline__ float ToFloat(Bf16 x) { return ptx::FromBf16(x.bits); }
@@ -40,7 +40,7 @@ __device__ __forceinline__ void Round(float x, Bf16& to) { to.bits = ptx::ToBf16
 __device__ __forceinline__ void Round(float x, F16& to) { to.bits = ptx::ToF16(x); }
 __device__ __forceinline__ void Round(float x, F8E4m3& to) { to.bits = ptx::ToE4m3(x); }
 
-// x as it reads back after it was stored in a T.
+// x as it reads back after it was stored as a T.
 template <class T>
 __device__ __forceinline__ float Rounded(float x) {
   T stored;
@@ -48,7 +48,8 @@ __device__ __forceinline__ float Rounded(float x) {
   return ToFloat(stored);
 }
 
-// ---- 8 elements, aligned to 16 bytes or, where they are shorter, to their length ----
+// ---- loads and stores of 8 elements, aligned to 16 bytes or to their length if that is shorter
+// ----
 
 inline constexpr int kChunk = 8;
 
@@ -103,17 +104,17 @@ __device__ __forceinline__ void StoreVector(const float (&x)[kChunk], F8E4m3* p)
   *reinterpret_cast<uint2*>(p) = make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
 }
 
-// ---- 8 elements of a row of n, wherever it lies ----
+// ---- loads and stores of 8 elements of a row of n, at any alignment ----
 
-// How a kernel may touch the rows it was given. Known when it is compiled: of both ways in one
-// kernel the compiler makes one that stores 4 bytes at a time.
+// How a kernel may load and store the rows that it is given. It is a template parameter: of a
+// kernel that holds both ways the compiler makes one that stores 4 bytes at a time.
 enum class Access : uint8_t {
   kVectors,   // each row begins on a multiple of 16 bytes
-  kElements,  // they begin anywhere
+  kElements,  // rows begin anywhere
 };
 
-// Elements [at, at + 8) of a row of n. With vectors all of them are there; otherwise 0 for those
-// past its end.
+// Loads elements [at, at + 8) of a row of n. With kVectors all eight are in the row; with kElements
+// those past its end become 0.
 template <Access kAccess, class T>
 __device__ __forceinline__ void LoadChunk(const T* row, int64_t at, int64_t n, float (&x)[kChunk]) {
   if constexpr (kAccess == Access::kVectors) {
@@ -124,7 +125,7 @@ __device__ __forceinline__ void LoadChunk(const T* row, int64_t at, int64_t n, f
   }
 }
 
-// The reverse; nothing is written past the end.
+// Stores x as elements [at, at + 8) of a row of n; nothing is written past the end of the row.
 template <Access kAccess, class T>
 __device__ __forceinline__ void StoreChunk(const float (&x)[kChunk], T* row, int64_t at,
                                            int64_t n) {
@@ -142,7 +143,7 @@ __device__ __forceinline__ void StoreChunk(const float (&x)[kChunk], T* row, int
 template <class T>
 struct Rows {
   T* data;
-  int64_t stride;  // elements
+  int64_t stride;  // elements from one row to the next
 
   __device__ __forceinline__ T* operator[](int64_t row) const { return data + row * stride; }
 };
@@ -154,7 +155,8 @@ Rows<T> RowsOf(const TensorView& tensor) {
   return {static_cast<T*>(tensor.data), tensor.row_stride};
 }
 
-// kVectors if the rows of all these tensors allow it; absent tensors allow everything.
+// kVectors if all rows of these tensors begin on multiples of 16 bytes; absent tensors do not
+// count.
 inline Access AccessOf(std::initializer_list<TensorView> tensors) {
   constexpr uint64_t kVectorBytes = 16;
   for (const TensorView& tensor : tensors) {
@@ -167,7 +169,7 @@ inline Access AccessOf(std::initializer_list<TensorView> tensors) {
   return Access::kVectors;
 }
 
-// kVectors if these rows of n elements are whole chunks, too.
+// kVectors if AccessOf allows it and rows of n elements are whole chunks of 8.
 inline Access AccessOfRows(int64_t n, std::initializer_list<TensorView> tensors) {
   return n % kChunk == 0 ? AccessOf(tensors) : Access::kElements;
 }

@@ -11,7 +11,7 @@
 namespace tandem::cuda {
 namespace {
 
-constexpr size_t kCallsAtOnce = 8;  // whose arrays are not staged, before one waits for the oldest
+constexpr size_t kCallsAtOnce = 8;  // calls whose uploads are under way before one waits
 
 }  // namespace
 
@@ -165,7 +165,7 @@ absl::Status CudaOps::DoScatterBlocks(Stream& stream, const MoveBlocksArgs& args
   });
 }
 
-// Nothing of this object's is touched, so that any thread may.
+// Touches no state of this object, so any thread may call it at any time.
 absl::Status CudaOps::DoConvertKv(Stream& stream, const ConvertKvArgs& args) {
   RETURN_IF_ERROR(CheckKvType(args.pool));
   return Run(stream, [&](const LaunchTarget& on) {

@@ -18,12 +18,13 @@
 
 namespace tandem::cuda {
 
-// The CUDA backend: each op queues kernels (launchers.h) on the stream of the call. Products,
-// attention and sampling work in memory that this object holds: calls of these on several streams
-// must be ordered by events. Arrays that are not staged are uploaded, one copy per call.
+// The CUDA backend: each op queues kernels (launchers.h) on the stream of the call. Matrix
+// products, attention and sampling work in memory that this object holds: calls of these on several
+// streams must be ordered by events. Arrays of the args that are not yet on the device are
+// uploaded, in one copy per call.
 class CudaOps final : public Ops {
  public:
-  // `device` must outlive it.
+  // `device` must outlive this object.
   CudaOps(CudaDevice& device, const CublasLtLibrary& library);
 
   DType ActivationType(DType weights) const override { return weights; }
@@ -57,7 +58,7 @@ class CudaOps final : public Ops {
   SamplePlan DoPlanSample(std::span<const SampleRow> rows, StepStaging& staging) override;
   absl::Status DoSample(Stream& stream, const SampleArgs& args) override;
 
-  // Where a call on `stream` runs.
+  // The device and stream on which a call with `stream` launches its kernels.
   LaunchTarget On(const CudaStream& stream) const;
   // Puts those of `arrays` that lie on the host alone onto the device for the time of the call, and
   // runs `queue` (Status(const LaunchTarget&)), which queues the call's kernels.
@@ -69,7 +70,8 @@ class CudaOps final : public Ops {
   absl::Status QueuePlanDecode(CudaStream& stream, const LaunchTarget& on,
                                const AttentionArgs& args, Scratch& plan);
   absl::Status QueueDecode(CudaStream& stream, const LaunchTarget& on, const AttentionArgs& args);
-  // Cuts a prefill into tiles_; what is returned knows their number, not their place.
+  // Cuts a prefill into tiles_, in host memory. The work that is returned has the number of tiles
+  // and of partial results, but null pointers for both.
   PrefillWork CutPrefill(const AttentionArgs& args);
   absl::StatusOr<PrefillWork> QueueOwnTiles(CudaStream& stream, const AttentionArgs& args);
   absl::Status QueuePrefill(CudaStream& stream, const LaunchTarget& on, const AttentionArgs& args);
@@ -81,18 +83,18 @@ class CudaOps final : public Ops {
   CallStaging staging_;
   Products products_;
   Sampler sampler_;
-  WorkLimits limits_;  // as reserved
+  WorkLimits limits_;  // as given to the last Reserve
 
-  // One plan for Plan*, one for attention calls that came without. The tiles that PlanPrefill makes
-  // lie in the step's staging.
+  // Decode plans: one made by PlanDecode, and one for attention calls that were given no plan. The
+  // tiles that PlanPrefill makes lie in the step's staging.
   Scratch decode_plan_;
   Scratch own_decode_plan_;
   Scratch decode_partials_;
   PrefillWork prefill_work_ = {};
   Scratch own_prefill_tiles_;
   Scratch prefill_partials_;
-  std::vector<PrefillTile> tiles_;  // of the plan being made
-  std::vector<int2> items_;         // of the blocks being moved
+  std::vector<PrefillTile> tiles_;  // of the prefill plan being made
+  std::vector<int2> items_;         // (layer, block) of the extents being moved
 };
 
 template <class Queue, class... T>

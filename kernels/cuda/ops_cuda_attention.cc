@@ -27,7 +27,7 @@ DecodeShape CudaOps::ShapeOf(const AttentionArgs& args) const {
   };
 }
 
-// Without block_mass, which few ask for: that memory grows with the first call.
+// Reserves no memory for block_mass, which few calls ask for: the first that does grows the memory.
 absl::Status CudaOps::ReserveAttention(const WorkLimits& limits) {
   const LaunchTarget& on = device_.target();
   const DecodeShape decode = {

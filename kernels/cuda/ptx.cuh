@@ -33,8 +33,9 @@ __device__ __forceinline__ void CpAsync16(void* smem, const void* global) {
                : "memory");
 }
 
-// The same, or 16 zero bytes when `valid` is false: `global` is then not read, but must be a legal
-// address all the same. Lane. cp.async.cg with a source size
+// Starts a copy of 16 aligned bytes into shared memory, or writes 16 zero bytes when `valid` is
+// false: `global` is then not read, but must be a legal address all the same. Lane. cp.async.cg
+// with a source size
 __device__ __forceinline__ void CpAsync16Zfill(void* smem, const void* global, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(smem)),
                "l"(global), "r"(valid ? 16 : 0)
@@ -68,7 +69,7 @@ __device__ __forceinline__ void LdMatrixX4(uint32_t (&r)[4], const void* smem_ro
                : "memory");
 }
 
-// The same, each matrix transposed on the way. Warp. ldmatrix.x4.trans
+// Loads four 8x8 matrices as LdMatrixX4 does, each transposed on the way. Warp. ldmatrix.x4.trans
 __device__ __forceinline__ void LdMatrixX4Trans(uint32_t (&r)[4], const void* smem_row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -88,7 +89,8 @@ __device__ __forceinline__ void MmaBf16(float (&d)[4], const uint32_t (&a)[4], u
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// The same for f16. Warp. mma.m16n8k16
+// d[16x8] += a[16x16] * b[16x8] with f16 elements, whose fragments lie as for MmaBf16. Warp.
+// mma.m16n8k16
 __device__ __forceinline__ void MmaF16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
                                        uint32_t b1) {
   asm volatile(
@@ -98,28 +100,29 @@ __device__ __forceinline__ void MmaF16(float (&d)[4], const uint32_t (&a)[4], ui
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// ---- 16-bit floats: to nearest, ties to even; NaN stays NaN; f16 overflows to infinity ----
+// ---- conversion of 16-bit floats: to nearest, ties to even; NaN stays NaN; f16 overflows to
+// infinity
 
-// Lane. cvt.rn.bf16x2.f32
+// Two f32 to a pair of bf16. Lane. cvt.rn.bf16x2.f32
 __device__ __forceinline__ uint32_t PackBf16(float lo, float hi) {
   uint32_t packed;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
   return packed;
 }
 
-// Lane. cvt.rn.f16x2.f32
+// Two f32 to a pair of f16. Lane. cvt.rn.f16x2.f32
 __device__ __forceinline__ uint32_t PackF16(float lo, float hi) {
   uint32_t packed;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
   return packed;
 }
 
-// Lane. A shift each: bf16 is the upper half of an f32
+// A pair of bf16 to two f32, by a shift each: bf16 is the upper half of an f32. Lane.
 __device__ __forceinline__ float2 UnpackBf16(uint32_t packed) {
   return make_float2(__uint_as_float(packed << 16), __uint_as_float(packed & 0xffff0000u));
 }
 
-// Lane. cvt.f32.f16
+// A pair of f16 to two f32. Lane. cvt.f32.f16
 __device__ __forceinline__ float2 UnpackF16(uint32_t packed) {
   float2 out;
   asm("{.reg .f16 lo, hi;\n mov.b32 {lo, hi}, %2;\n cvt.f32.f16 %0, lo;\n cvt.f32.f16 %1, hi;}"
@@ -128,26 +131,26 @@ __device__ __forceinline__ float2 UnpackF16(uint32_t packed) {
   return out;
 }
 
-// Lane. cvt.rn.bf16.f32
+// One f32 to bf16. Lane. cvt.rn.bf16.f32
 __device__ __forceinline__ uint16_t ToBf16(float x) {
   uint16_t out;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out) : "f"(x));
   return out;
 }
 
-// Lane. cvt.rn.f16.f32
+// One f32 to f16. Lane. cvt.rn.f16.f32
 __device__ __forceinline__ uint16_t ToF16(float x) {
   uint16_t out;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out) : "f"(x));
   return out;
 }
 
-// Lane. A shift
+// One bf16 to f32, by a shift. Lane.
 __device__ __forceinline__ float FromBf16(uint16_t x) {
   return __uint_as_float(static_cast<uint32_t>(x) << 16);
 }
 
-// Lane. cvt.f32.f16
+// One f16 to f32. Lane. cvt.f32.f16
 __device__ __forceinline__ float FromF16(uint16_t x) {
   float out;
   asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(x));
@@ -164,7 +167,8 @@ __device__ __forceinline__ uint32_t PermuteBytes(uint32_t x, uint32_t selector) 
 // ---- fp8 e4m3: bias 7, no infinity, NaN is 0x7f; beyond 448 it saturates ----
 
 // Two e4m3 (first in the low byte) to two f16, exactly. Lane. cvt.rn.f16x2.e4m3x2 on sm_89 and
-// later. Below: the bits of e4m3 read as an f16 are the value times 2^-8, subnormals included.
+// later. On older GPUs: the bits of e4m3 read as an f16 are the value times 2^-8, subnormals
+// included.
 __device__ __forceinline__ uint32_t E4m3x2ToF16x2(uint16_t x) {
   uint32_t out;
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890
@@ -179,12 +183,13 @@ __device__ __forceinline__ uint32_t E4m3x2ToF16x2(uint16_t x) {
   return out;
 }
 
-// Lane. Exact, through f16
+// One e4m3 to f32, exactly, by way of f16. Lane.
 __device__ __forceinline__ float FromE4m3(uint8_t x) {
   return FromF16(static_cast<uint16_t>(E4m3x2ToF16x2(x)));
 }
 
-// Lane. To nearest, ties to even, in integer arithmetic: what the instruction of sm_89 does.
+// One f32 to e4m3, to nearest, ties to even, in integer arithmetic: the same result as the
+// instruction of sm_89. Lane.
 __device__ __forceinline__ uint8_t RoundToE4m3(float x) {
   const uint32_t bits = __float_as_uint(x);
   const uint32_t magnitude = bits & 0x7fffffffu;
@@ -209,7 +214,7 @@ __device__ __forceinline__ uint16_t F32x2ToE4m3x2(float lo, float hi) {
 #endif
 }
 
-// Lane.
+// One f32 to e4m3. Lane.
 __device__ __forceinline__ uint8_t ToE4m3(float x) {
   return static_cast<uint8_t>(F32x2ToE4m3x2(x, 0.0f) & 0xffu);
 }
@@ -223,7 +228,7 @@ __device__ __forceinline__ float Exp2(float x) {
   return out;
 }
 
-// Base 2. Lane. lg2.approx.ftz
+// The logarithm of x to base 2. Lane. lg2.approx.ftz
 __device__ __forceinline__ float Log2(float x) {
   float out;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
@@ -237,47 +242,48 @@ __device__ __forceinline__ float Rcp(float x) {
   return out;
 }
 
-// ---- registers ----
+// ---- control of the register allocation ----
 
-// x, which the compiler takes for a new value: what is computed from it is computed again instead
-// of being kept in registers through a loop. Lane. No instruction
+// Returns x as a value that the compiler cannot trace: what is computed from it is computed again
+// instead of being kept in registers through a loop. Lane. No instruction
 __device__ __forceinline__ int Opaque(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
 
-// ---- streams of kernels and of data ----
+// ---- overlap of kernels, and loads and stores past the caches ----
 
-// Waits for the end and the memory of the kernel before this one in its stream, and so of all that
-// were waited for by that one, when this was launched after_previous (launch.cuh); nothing below
-// sm_90. ptxas moves loads of data that no kernel writes behind it. Lane, all of the block.
-// griddepcontrol.wait
+// Waits until the kernel before this one in its stream has ended and its writes are visible, and so
+// have those that it waited for in turn. Needed when this kernel was launched after_previous
+// (launch.cuh); no instruction below sm_90. ptxas moves loads of data that no kernel writes behind
+// the wait. Lane, all of the block. griddepcontrol.wait
 __device__ __forceinline__ void GridDependencyWait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Lets the next kernel of the stream start when every block has called this or ended; nothing below
-// sm_90. Called first, so that what follows lies ready, its own wait passed only when this has
-// ended. Lane. griddepcontrol.launch_dependents
+// Lets the next kernel of the stream start when every block of this one has called this or ended;
+// no instruction below sm_90. Kernels call it first, so that the next kernel is resident early: its
+// own GridDependencyWait passes only when this kernel has ended. Lane.
+// griddepcontrol.launch_dependents
 __device__ __forceinline__ void GridDependencyLaunch() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-// Asks for bytes that are soon to be read, from 16 aligned bytes on and a multiple of 16 of them,
-// to be brought into the L2 cache; nothing below sm_90. Stays in front of GridDependencyWait, where
-// a load does not. Lane. cp.async.bulk.prefetch.L2
+// Brings `bytes` bytes from p on, soon to be read, into the L2 cache: p is aligned to 16 bytes,
+// `bytes` a multiple of 16. No instruction below sm_90. The compiler leaves this in front of
+// GridDependencyWait, where it does not leave a load. Lane. cp.async.bulk.prefetch.L2
 __device__ __forceinline__ void PrefetchL2(const void* p, uint32_t bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
 #endif
 }
 
-// 16 aligned bytes that no other block reads again. Not .nc: ptxas would put the last of several
-// such loads behind the stores of the first. Lane. ld.global.L1::no_allocate
+// Loads 16 aligned bytes that no other block reads again. Not an .nc load: ptxas would put the last
+// of several such loads behind the stores of the first. Lane. ld.global.L1::no_allocate
 __device__ __forceinline__ uint4 LoadStreaming(const uint4* p) {
   uint4 v;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -286,7 +292,7 @@ __device__ __forceinline__ uint4 LoadStreaming(const uint4* p) {
   return v;
 }
 
-// 16 aligned bytes that are not read again soon. Lane. st.global.cs
+// Stores 16 aligned bytes that are not read again soon. Lane. st.global.cs
 __device__ __forceinline__ void StoreStreaming(uint4* p, uint4 v) {
   asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z),
                "r"(v.w)

@@ -1,7 +1,8 @@
 #pragma once
 
-// What only sm_90a has: barriers in shared memory, warpgroup matrix products, register hand-over.
-// Included by ptx.cuh. A kernel that uses these does not compile for another architecture.
+// Wrappers of what only sm_90a has: barriers in shared memory, warpgroup matrix products, register
+// hand-over. Included by ptx.cuh. A kernel that uses these does not compile for another
+// architecture.
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 #include <type_traits>
@@ -10,8 +11,8 @@ namespace tandem::ptx {
 
 // ---- barriers in shared memory, 8 aligned bytes each ----
 
-// Before its first use: a phase completes after `arrivals` arrivals. Lane, one of the block.
-// mbarrier.init
+// Prepares a barrier before its first use: each phase completes after `arrivals` arrivals. Lane,
+// one of the block. mbarrier.init
 __device__ __forceinline__ void MbarrierInit(uint64_t* bar, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(bar)), "r"(arrivals)
                : "memory");
@@ -29,14 +30,15 @@ __device__ __forceinline__ void FenceProxyAsync() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// One arrival. Lane. mbarrier.arrive
+// Arrives once at a barrier in shared memory, without waiting. Lane. mbarrier.arrive
 __device__ __forceinline__ void MbarrierArrive(uint64_t* bar) {
   asm volatile(
       "{.reg .b64 state;\n mbarrier.arrive.shared::cta.b64 state, [%0];}" ::"r"(SharedAddress(bar))
       : "memory");
 }
 
-// Waits for the end of the phase of this parity (the first is 0). Lane. mbarrier.try_wait.parity
+// Waits until the barrier's phase of this parity has completed; the first phase has parity 0. Lane.
+// mbarrier.try_wait.parity
 __device__ __forceinline__ void MbarrierWait(uint64_t* bar, uint32_t parity) {
   asm volatile(
       "{.reg .pred done;\n"
@@ -49,15 +51,16 @@ __device__ __forceinline__ void MbarrierWait(uint64_t* bar, uint32_t parity) {
       : "memory");
 }
 
-// ---- barriers of part of the block: id 1 to 15 (0 is __syncthreads), threads a multiple of 32
-// ----
+// ---- named barriers, for part of the block: id 1 to 15 (0 is __syncthreads), threads a multiple
+// of 32
 
-// Arrives and waits until `threads` threads have arrived. Warp. barrier.sync
+// Arrives at a named barrier and waits until `threads` threads have arrived. Warp. barrier.sync
 __device__ __forceinline__ void NamedBarrierSync(int id, int threads) {
   asm volatile("barrier.cta.sync.aligned %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// Arrives without waiting. Warp. barrier.arrive
+// Arrives at a named barrier without waiting; `threads` counts all that arrive. Warp.
+// barrier.arrive
 __device__ __forceinline__ void NamedBarrierArrive(int id, int threads) {
   asm volatile("barrier.cta.arrive.aligned %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
@@ -65,13 +68,13 @@ __device__ __forceinline__ void NamedBarrierArrive(int id, int threads) {
 // ---- registers per thread: N is a multiple of 8 from 24 to 256. The kernel must state
 // __launch_bounds__(threads, blocks), or ptxas ignores both ----
 
-// Waits for free registers. Warpgroup. setmaxnreg.inc
+// Raises the thread's registers to N, waiting until as many are free. Warpgroup. setmaxnreg.inc
 template <int N>
 __device__ __forceinline__ void SetMaxRegistersInc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-// Gives registers back. Warpgroup. setmaxnreg.dec
+// Lowers the thread's registers to N and gives the rest back. Warpgroup. setmaxnreg.dec
 template <int N>
 __device__ __forceinline__ void SetMaxRegistersDec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
@@ -79,8 +82,8 @@ __device__ __forceinline__ void SetMaxRegistersDec() {
 
 // ---- warpgroup products: d[64xN] += a[64x16] * b[16xN], under way until waited for ----
 
-// Before the first product, and after registers that one reads or adds to were written. Warpgroup.
-// wgmma.fence
+// Orders register accesses with products: comes before the first product, and after writes to
+// registers that a product reads or accumulates into. Warpgroup. wgmma.fence
 __device__ __forceinline__ void WgmmaFence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -90,15 +93,16 @@ __device__ __forceinline__ void WgmmaCommit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most N of the newest groups are under way: before, neither their d is read nor the
-// shared memory they read overwritten. Warpgroup. wgmma.wait_group
+// Waits until at most N of the newest groups of products are under way. Until a group has ended,
+// its d must not be read, nor the shared memory that it reads be overwritten. Warpgroup.
+// wgmma.wait_group
 template <int N>
 __device__ __forceinline__ void WgmmaWait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
-// Keeps the compiler from moving uses of registers across this point. Around a group of products
-// whose accumulators are touched elsewhere. Lane. No instruction
+// Keeps the compiler from moving uses of registers across this point. Comes before and after a
+// group of products whose accumulators other code touches. Lane. No instruction
 template <int N>
 __device__ __forceinline__ void WgmmaFenceOperands(float (&d)[N]) {
 #pragma unroll
@@ -123,7 +127,7 @@ __device__ __forceinline__ uint64_t WgmmaDescriptor(const void* smem, int leadin
   return start | (leading << 16) | (stride << 32) | (static_cast<uint64_t>(swizzle) << 62);
 }
 
-// Lists of operands, written once for all shapes.
+// Operand lists of the asm statements below, written once for all shapes.
 #define TANDEM_D8(d, i)                                                                       \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
@@ -203,9 +207,9 @@ __device__ __forceinline__ uint64_t WgmmaDescriptor(const void* smem, int leadin
     product("f16");                                          \
   }
 
-// A and B from shared memory, A K-major. scale_d 0: d is overwritten instead of added to. The
-// fragment: warp w of the group has the rows 16w to 16w+15, and d[4j..4j+3] is the accumulator of
-// mma.m16n8k16 for the columns 8j to 8j+7. Warpgroup. wgmma.mma_async.m64nNk16
+// d += a * b with A and B in shared memory, A K-major. scale_d 0: d is overwritten instead of added
+// to. The fragment: warp w of the group has the rows 16w to 16w+15, and d[4j..4j+3] is the
+// accumulator of mma.m16n8k16 for the columns 8j to 8j+7. Warpgroup. wgmma.mma_async.m64nNk16
 template <class Type, int N, int TransB>
 __device__ __forceinline__ void WgmmaSS(float (&d)[N / 2], uint64_t a_desc, uint64_t b_desc,
                                         int scale_d) {
@@ -219,8 +223,8 @@ __device__ __forceinline__ void WgmmaSS(float (&d)[N / 2], uint64_t a_desc, uint
   }
 }
 
-// The same with A in registers: each warp's 16 rows as the A fragment of mma.m16n8k16. Warpgroup.
-// wgmma.mma_async.m64nNk16
+// d += a * b as WgmmaSS, but with A in registers: each warp's 16 rows as the A fragment of
+// mma.m16n8k16. Warpgroup. wgmma.mma_async.m64nNk16
 template <class Type, int N, int TransB>
 __device__ __forceinline__ void WgmmaRS(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b_desc,
                                         int scale_d) {

@@ -5,9 +5,9 @@
 #include "kernels/cuda/launchers.h"
 #include "kernels/cuda/numeric.cuh"
 
-// What is computed element by element, and the norm of a row. One block has one row, or a piece of
-// it, and each thread chunks of 8 elements: bounded by memory, 16 to 32 bytes per load. A row's sum
-// runs in an order that depends on its length alone.
+// Elementwise kernels and the RMS norm of rows. A thread block handles one row, or a piece of it,
+// and each thread chunks of 8 elements. All are bound by memory bandwidth: each load has 16 to 32
+// bytes. The sum over a row runs in an order that depends on its length alone.
 
 namespace tandem::cuda {
 namespace {
@@ -16,7 +16,7 @@ constexpr int kPieceThreads = 256;
 constexpr int kPieceElements = kPieceThreads * kChunk;
 constexpr float kLog2OfE = 1.4426950408889634f;
 
-// One block per row (x) and piece of it (y).
+// A launch with one thread block per row (grid x) and per piece of the row (grid y).
 LaunchShape PiecesOfRows(int64_t rows, int64_t n) {
   const auto pieces =
       static_cast<unsigned>(std::max<int64_t>((n + kPieceElements - 1) / kPieceElements, 1));
@@ -88,7 +88,7 @@ __global__ void ConvertRows(Rows<const From> x, Rows<To> out, int64_t n) {
 
 constexpr int kMaxNormThreads = 512;
 
-// The sum over the block, the same bits in every thread.
+// The sum of x over the threads of the block, with the same bits in every thread.
 __device__ __forceinline__ float BlockSum(float x) {
   __shared__ float of_warp[kMaxNormThreads / 32];
 #pragma unroll
@@ -102,8 +102,9 @@ __device__ __forceinline__ float BlockSum(float x) {
   return sum;
 }
 
-// The row is read again to be scaled: it comes from the L1 cache. A thread writes what it alone has
-// read, so that x may be out. No kernel writes weights: they are fetched while the one before runs.
+// The RMS norm of rows. The row is read a second time to be scaled, then from the L1 cache. A
+// thread writes only elements that it alone has read, so that x may be out. No kernel writes the
+// norm's weights, so they are fetched while the previous kernel runs.
 template <class T, Access kAccess>
 __global__ void __launch_bounds__(kMaxNormThreads)
     RmsNormRows(Rows<const float> x, const float* weight, Rows<T> out, int64_t n, float eps) {
@@ -133,7 +134,7 @@ __global__ void __launch_bounds__(kMaxNormThreads)
   }
 }
 
-// The second half of each row of gate_up begins here.
+// The view of `up`, which is the second half of each row of gate_up.
 TensorView UpOf(const SiluMulArgs& args) {
   TensorView up = args.gate_up;
   up.data = static_cast<std::byte*>(up.data) + args.out.shape[1] * SizeOf(up.dtype);

@@ -16,14 +16,14 @@ PlaneShape PlaneOf(const ExtentShape& shape) {
           static_cast<size_t>(shape.head_dim)};
 }
 
-// K and V.
+// The two halves of an extent: K and V.
 template <typename Byte>
 std::array<std::span<Byte>, 2> HalvesOf(std::span<Byte> raw) {
   return {raw.first(raw.size() / 2), raw.subspan(raw.size() / 2)};
 }
 
-// Encodes one plane after another, and keeps the smallest of what the candidates make of each. It
-// allocates about four planes, once.
+// Encodes one plane after another, and keeps the smallest result of all candidates, which are a
+// predictor and a back-end each. It allocates about four planes, once.
 class PlaneEncoder {
  public:
   PlaneEncoder(const PlaneShape& shape, uint8_t num_predictors)
@@ -34,11 +34,11 @@ class PlaneEncoder {
         best_(MostZstdBytes(shape.Bytes())),
         trial_(best_.size()) {}
 
-  // To be filled before Encode.
+  // The plane that Encode reads; the caller fills it before.
   std::span<uint8_t> plane() { return plane_; }
 
-  // Among candidates of one size the first is kept: predictors in their order, RLE before zstd. The frame is
-  // good until the next call.
+  // Returns the smallest candidate. Among candidates of one size the first is kept: predictors in
+  // their order, RLE before zstd. The frame is valid until the next call.
   PlaneFrame Encode() {
     PlaneFrame frame = {.plane_bytes = static_cast<uint32_t>(plane_.size()), .payload = {}};
     best_bytes_ = best_.size() + 1;
@@ -54,7 +54,8 @@ class PlaneEncoder {
   }
 
  private:
-  // Whether what is now in best_ is smaller than what was there.
+  // Each of these encodes the predicted plane with a back-end, and returns whether the result is
+  // smaller than the best so far and has replaced it in best_.
   bool TryRle() { return Take(EncodeRle(predicted_, std::span(trial_).first(best_bytes_ - 1))); }
   bool TryZstd() { return Take(EncodeZstd(predicted_, trial_)); }
   bool Take(std::optional<size_t> bytes) {
@@ -74,7 +75,7 @@ class PlaneEncoder {
   std::vector<uint8_t> predicted_;
   std::vector<std::byte> best_;
   std::vector<std::byte> trial_;
-  size_t best_bytes_ = 0;  // more than best_ has until there is one
+  size_t best_bytes_ = 0;  // larger than best_ while there is no candidate
 };
 
 class BytePlane final : public KvCodec {
@@ -112,7 +113,7 @@ class BytePlane final : public KvCodec {
     const auto width = static_cast<size_t>(SizeOf(shape.dtype));
     size_t size = 0;
     for (const auto& half : HalvesOf(raw)) {
-      keys.bytes = size;  // at last what lies before V
+      keys.bytes = size;  // the last value is the size of what lies before V
       for (size_t lane = 0; lane < width; ++lane) {
         GatherPlane(half, {lane, width}, encoder.plane());
         const auto bytes = PutPlaneFrame(encoder.Encode(), out.subspan(size));

@@ -18,7 +18,8 @@ static_assert(std::endian::native == std::endian::little, "blobs are little-endi
 // One plane for each byte of a float of up to four bytes, the lowest first.
 using Lanes = std::array<PlaneFrame, 4>;
 
-// The frames of a blob, each of which says that it has `words` bytes and is whole.
+// Takes the plane frames of a blob apart, one for each of the `width` bytes of a float. Each must
+// say that its plane has `words` bytes.
 absl::StatusOr<Lanes> TakeLanes(size_t width, size_t words, std::span<const std::byte> bytes) {
   Lanes lanes;
   for (size_t lane = 0; lane < width; ++lane) {
@@ -51,7 +52,7 @@ absl::StatusOr<std::vector<std::byte>> DecodeLegacyBlob(LegacyFloats floats,
   std::vector<std::byte> floats_out(words * width);
   std::vector<uint8_t> plane(words);
   for (size_t lane = 0; lane < width; ++lane) {
-    // The predictors of the runtime take the bytes as one row, whatever their shape.
+    // The predictors of the earlier runtime take the bytes as one row, whatever their shape.
     if (!codec::ReadPlane(lanes[lane], {1, 1, words}, plane)) {
       return DataLoss("a KV blob whose lane {} is damaged", lane);
     }

@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// The floats of a blob, which does not say so itself.
+// The size of the floats in a blob; a blob itself does not record it.
 enum class LegacyFloats { kTwoBytes, kFourBytes };
 
 // Decodes a blob of the earlier runtime (docs/kv_codecs.md#byte-plane): K or V of some tokens of one layer,

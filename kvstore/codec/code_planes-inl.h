@@ -1,5 +1,5 @@
-// Integer codes of a group of channels as masks over its lanes. Included once per target (Highway's
-// foreach_target).
+// Writes and reads the integer codes of a group of channels as masks with one bit per channel.
+// Included once per target (Highway's foreach_target).
 #if defined(TANDEM_KVSTORE_CODEC_CODE_PLANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TANDEM_KVSTORE_CODEC_CODE_PLANES_INL_H_
 #undef TANDEM_KVSTORE_CODEC_CODE_PLANES_INL_H_
@@ -24,7 +24,8 @@ namespace HWY_NAMESPACE {
 template <size_t kLanes>
 inline constexpr uint64_t kAllLanes = ~uint64_t{0} >> (64 - kLanes);
 
-// 0, -1, 1, -2, 2, ... become 0, 1, 2, 3, 4, ... and back.
+// Replaces signed codes by their zigzag ranks: 0, -1, 1, -2, 2, ... become 0, 1, 2, 3, 4, ...
+// CodesOf is the inverse.
 HWY_INLINE void ZigzagOf(RowBytes& codes) {
   const ByteTag d;
   const hn::RebindToSigned<ByteTag> di;
@@ -44,8 +45,9 @@ HWY_INLINE void CodesOf(RowBytes& ranks) {
   }
 }
 
-// How many ranks of one side have a rest of at least each number, with the fewest low bits: what all ways
-// to write them would take.
+// For each number, how many ranks of one side (K or V) have a rest of at least that number above
+// the fewest possible low bits, bits - 3. The sizes of all ways to write the ranks follow from
+// these counts.
 struct RankCounts {
   size_t lanes = 0;
   size_t at_least[CodePlanes::kMostUnary] = {};  // [0] is not used
@@ -60,7 +62,8 @@ struct RankCounts {
     }
   }
 
-  // The number of low bits that takes the least; the most of them among equals.
+  // The number of low bits with which the ranks take the least room; the largest such number among
+  // equals.
   int LowBits(int bits) const {
     int best = bits;
     size_t least = lanes * CodePlanes{bits, bits}.masks();
@@ -97,13 +100,13 @@ HWY_INLINE void WritePlanes(const CodePlanes& planes, const RowBytes& ranks, std
   }
 }
 
-// What ReadPlanes has seen beside the ranks.
+// What ReadPlanes finds out about the ranks that it reads.
 struct ReadRanks {
-  bool any;    // one that is not 0
-  bool valid;  // none is beyond 2^bits - 2
+  bool any;    // whether a rank is not 0
+  bool valid;  // whether all ranks are at most 2^bits - 2
 };
 
-// `ranks` are 0 before.
+// Reads the ranks of a group and adds them to `ranks`, which must be 0.
 template <size_t kLanes>
 HWY_INLINE ReadRanks ReadPlanes(const CodePlanes& planes, const std::byte* masks, RowReader& reader,
                                 RowBytes& ranks) {
@@ -128,7 +131,7 @@ HWY_INLINE ReadRanks ReadPlanes(const CodePlanes& planes, const std::byte* masks
     }
     all &= among;
   }
-  // With low_bits 0 the unary part ends at 2^bits - 2 by itself.
+  // With low_bits 0 the unary part cannot go beyond 2^bits - 2, so every rank is valid.
   return {any != 0, all == 0 || planes.low_bits == 0};
 }
 

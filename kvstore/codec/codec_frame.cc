@@ -13,7 +13,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "frames are little-endian");
 
 constexpr uint32_t kMagic = 0x31434454;  // "TDC1" in memory order
-// A frame must save a twentieth, or it is raw.
+// A frame is encoded only if that saves at least 1 / kLeastSaving of the extent; otherwise it is
+// raw.
 constexpr size_t kLeastSaving = 20;
 
 // The bytes of a frame's header, in their order.
@@ -25,8 +26,8 @@ struct Header {
   uint16_t num_kv_heads = 0;
   uint16_t head_dim = 0;
   uint32_t payload_bytes = 0;
-  uint64_t tables = 0;  // CodecTables::id; 0 where the frame is raw
-  uint64_t hash = 0;    // XXH3-64 of what was encoded, or of the payload of a codec that changes it
+  uint64_t tables = 0;  // CodecTables::id; 0 where the payload needs no tables
+  uint64_t hash = 0;    // XXH3-64 of the extent, or of the payload of a codec that changes KV
 };
 static_assert(sizeof(Header) == kCodecHeaderBytes);
 
@@ -53,7 +54,8 @@ absl::StatusOr<Header> ParseHeader(std::span<const std::byte> bytes) {
   return header;
 }
 
-// The size of the payload behind the header, and whether it is encoded; nothing when it does not fit.
+// What PutPayload wrote behind the header of a frame: the size of the payload, and whether it is
+// encoded. PutPayload returns nothing when the payload does not fit.
 struct Payload {
   size_t bytes;
   bool encoded;

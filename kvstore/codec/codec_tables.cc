@@ -14,13 +14,14 @@
 namespace tandem {
 namespace {
 
-// The most frequent exponent of a channel lies so far below the top of its window: large values are as
-// rare as small ones, but nearer.
+// How far the most frequent exponent of a channel lies below the top of its window. Large values
+// are as rare as small ones, but their exponents lie nearer to the most frequent one.
 constexpr int32_t kTopAboveMode = 16;
 
 constexpr uint32_t kMagic = 0x31544454;  // "TDT1" in memory order
 
-// What tables begin with as bytes. Then each side: its tops, then the rank of each distance.
+// What serialised tables begin with. The sides follow, each with its tops and then the rank of each
+// distance.
 struct SerializedHeader {
   uint32_t magic = kMagic;
   uint8_t dtype = 0;
@@ -40,7 +41,8 @@ SerializedHeader HeaderOf(const ExtentShape& shape, size_t num_layers) {
           .head_dim = static_cast<uint16_t>(shape.head_dim)};
 }
 
-// Fills `distances` by `ranks`. False unless each rank belongs to exactly one distance that may have one.
+// Fills the distances of a side as the inverse of its ranks. False unless each rank belongs to
+// exactly one distance that may have one.
 bool Invert(CodecTables::Side& side) {
   int32_t found = 0;
   for (size_t distance = 0; distance < side.ranks.size(); ++distance) {

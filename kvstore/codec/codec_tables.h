@@ -17,9 +17,11 @@ namespace tandem {
 // its distance below the top of its channel's window, and a distance by its rank among all distances.
 class CodecTables {
  public:
-  // Distances 1 to 62 can have a rank; 0 and 63 also stand for all that lie beyond.
+  // Only distances 1 to 62 can have a rank: 0 and 63 also stand for all exponents above and below
+  // the window.
   static constexpr int32_t kNumDistances = 64;
-  // Ranks that a distance can have; all others are kNoRank.
+  // The number of ranks, one for each of the most frequent distances; all other distances are
+  // kNoRank.
   static constexpr uint8_t kNumRanks = 14;
   static constexpr uint8_t kNoRank = kNumRanks;
 
@@ -32,22 +34,23 @@ class CodecTables {
 
   CodecTables(const ExtentShape& shape, std::vector<Side> sides);
 
-  // Whether extents of this shape, whatever their number of tokens, are coded with these tables.
+  // Whether extents of this shape, whatever their number of tokens, can be coded with these tables.
   bool Fit(const ExtentShape& shape, int32_t layer) const;
-  // side: 0 K, 1 V.
+  // The tables of one layer and side; `side` is 0 for K, 1 for V.
   const Side& Of(int32_t layer, int32_t side) const {
     return sides_[2 * static_cast<size_t>(layer) + static_cast<size_t>(side)];
   }
-  // A hash of all of it: frames name the tables that they were made with.
+  // A hash of the tables: frames name the tables that they were made with.
   uint64_t id() const { return id_; }
 
-  // As bytes, for a peer that is to decode what they encode (docs/kv_codecs.md has the bytes).
+  // The tables as bytes, for a peer that is to decode frames made with them (docs/kv_codecs.md has
+  // the bytes).
   std::vector<std::byte> Serialize() const;
-  // The tables that `bytes` were made of. INVALID_ARGUMENT unless these are whole and for extents of
-  // `shape` in `num_layers` layers. Nothing larger than `bytes` is allocated.
+  // Reads the tables that Serialize wrote as `bytes`. INVALID_ARGUMENT unless they are whole and
+  // for extents of `shape` in `num_layers` layers. Nothing larger than `bytes` is allocated.
   static absl::StatusOr<CodecTables> Parse(std::span<const std::byte> bytes,
                                            const ExtentShape& shape, int32_t num_layers);
-  // The size of what Serialize returns for such tables.
+  // The size of what Serialize returns for tables of extents of `shape` in `num_layers` layers.
   static size_t SerializedBytes(const ExtentShape& shape, int32_t num_layers);
 
  private:
@@ -60,18 +63,19 @@ class CodecTables {
 // channel.
 class CodecCalibrator {
  public:
-  // Tables of so many tokens are good enough: more of them make no ratio better by a thousandth.
+  // The number of tokens whose KV makes tables good enough: more tokens improve no compression
+  // ratio by a thousandth.
   static constexpr int64_t kEnoughTokens = 1024;
 
   // The number of tokens of `shape` does not matter.
   CodecCalibrator(const ExtentShape& shape, int32_t num_layers);
 
-  // `raw` is an extent of the shape with as many tokens as it has bytes for.
+  // Counts the exponents of the extent `raw`, which has as many tokens as its size tells.
   void Add(int32_t layer, std::span<const std::byte> raw);
   CodecTables Build() const;
 
  private:
-  using Counts = std::array<uint16_t, 256>;  // of a channel, by exponent; they end at their maximum
+  using Counts = std::array<uint16_t, 256>;  // of one channel, by exponent; they saturate
 
   CodecTables::Side SideOf(std::span<const Counts> channels) const;
 

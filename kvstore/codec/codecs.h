@@ -18,17 +18,19 @@ struct CodecExtent {
   const CodecTables& tables;
 };
 
-// A stream of bits has at least so many bytes of room, so that a row may be written without counting.
+// The least room in bytes that an encoder needs for the stream of bits when it starts: more than
+// any one row takes.
 inline constexpr size_t kLeastStreamBytes = 256;
 
-// The part of K in a payload of rows, of which `fixed` bytes have a known size.
+// The part of K in a payload that a RowWriter wrote, of which `fixed` bytes have a known size.
 inline KeyBytes KeysOfRows(size_t fixed, size_t key_bits, size_t key_escapes, size_t all_escapes) {
   return {.bytes = fixed / 2 + sizeof(uint32_t) / 2 + (key_bits + 7) / 8 + key_escapes,
           .escapes = key_escapes,
           .all_escapes = all_escapes};
 }
 
-// A codec of exponents: what else is in a float is kept as it is.
+// A codec that encodes the exponents of floats by CodecTables and keeps their signs and mantissas
+// as they are.
 class ExponentCodec : public KvCodec {
  public:
   explicit ExponentCodec(std::shared_ptr<const CodecTables> tables) : tables_(std::move(tables)) {}
@@ -50,7 +52,8 @@ class ExponentCodec : public KvCodec {
     const size_t size = EncodeRows({shape, place.layer, *tables_}, raw.data(), out, keys);
     return size == 0 ? std::nullopt : std::optional(size);
   }
-  // The size of the payload; 0 when `out` has too few bytes for it.
+  // Encodes an extent into `out` and returns the size of the payload; 0 when `out` has too few
+  // bytes for it.
   virtual size_t EncodeRows(const CodecExtent& extent, const std::byte* raw,
                             std::span<std::byte> out, KeyBytes& keys) const = 0;
   virtual bool DecodeRows(const CodecExtent& extent, std::span<const std::byte> payload,

@@ -1,5 +1,5 @@
-// Loops over whole extents; a class as parameter has what differs between two codecs. Included once per
-// target (Highway's foreach_target).
+// The loops over whole extents that the codecs f3 and mask-rice share; a template parameter has
+// what differs. Included once per target (Highway's foreach_target).
 #if defined(TANDEM_KVSTORE_CODEC_EXTENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TANDEM_KVSTORE_CODEC_EXTENT_INL_H_
 #undef TANDEM_KVSTORE_CODEC_EXTENT_INL_H_
@@ -23,11 +23,12 @@ HWY_BEFORE_NAMESPACE();
 namespace tandem::codec {
 namespace HWY_NAMESPACE {
 
-// A coder of ranks has
-//   kMasks: the masks that each row has, beside what it puts into the stream of bits
-//   static uint64_t Write(ranks, lanes, fixed, writer), which returns the channels whose exponent is escaped
-//   static uint64_t Read(fixed, lanes, reader, ranks), likewise
-// Both see 64 ranks, of which the first `lanes` count.
+// A coder writes and reads the ranks of the exponents in a row. It has
+//   kMasks: the number of masks that each row has, beside what it puts into the stream of bits
+//   static uint64_t Write(ranks, lanes, fixed, writer), which returns a mask of the channels whose
+//     exponent is escaped
+//   static uint64_t Read(fixed, lanes, reader, ranks), which returns the same mask
+// Write and Read see 64 ranks, of which the first `lanes` count.
 
 template <class Fields, class Coder>
 constexpr size_t RowBytesOf(size_t lanes) {
@@ -73,7 +74,7 @@ void DecodeRow(const ExtentRow& row, RowReader& reader, std::byte* raw) {
   RowSplit<Fields>::Join(fixed, row.lanes, exponents, raw + row.raw_at);
 }
 
-// As ExponentCodec::EncodeRows.
+// Implements ExponentCodec::EncodeRows with one coder of ranks.
 template <class Coder>
 size_t EncodeExtent(const CodecExtent& extent, const std::byte* raw, std::span<std::byte> out,
                     KeyBytes& keys) {

@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-// What K or V takes.
+// The sizes of K or V, before and after encoding.
 struct PartBytes {
   uint64_t kv_bytes = 0;    // before encoding
   uint64_t wire_bytes = 0;  // encoded
@@ -21,7 +21,7 @@ struct PartBytes {
   friend bool operator==(const PartBytes&, const PartBytes&) = default;
 };
 
-// What K and V take of one extent. Half of what they share, such as headers, counts for each.
+// The sizes of K and V in one extent. Half of what they share, such as headers, counts for each.
 struct ExtentParts {
   PartBytes k;
   PartBytes v;
@@ -34,7 +34,7 @@ struct ExtentParts {
 struct KeyBytes {
   size_t bytes = 0;
   size_t escapes = 0;
-  size_t all_escapes = 0;  // those of V included
+  size_t all_escapes = 0;  // the escapes of K and of V
 
   friend bool operator==(const KeyBytes&, const KeyBytes&) = default;
 };

@@ -11,8 +11,8 @@ namespace tandem::codec {
 
 inline constexpr size_t kRowLanes = 64;
 
-// The bytes that the rows of an extent take which have a known size; `of_row` says it for a row of so many
-// channels.
+// The size in bytes of those parts of an extent's rows that do not depend on the KV;
+// `of_row(lanes)` is their size in a row of so many channels.
 template <typename RowBytes>
 size_t FixedBytes(const ExtentShape& shape, RowBytes of_row) {
   const auto head_dim = static_cast<size_t>(shape.head_dim);
@@ -26,7 +26,7 @@ struct ExtentRow {
   size_t raw_at = 0;  // bytes from the beginning of the extent
   size_t lanes = 0;   // channels; a multiple of 8
   const CodecTables::Side* side = nullptr;
-  const uint8_t* tops = nullptr;  // of these channels
+  const uint8_t* tops = nullptr;  // the tops of the row's channels, see CodecTables
 };
 
 // Calls `function` for each row of an extent in its order, until one returns false. True when none did.

@@ -14,7 +14,7 @@ struct ExtentShape {
   int32_t head_dim = 0;  // a multiple of 8
   int32_t tokens = 0;
 
-  // The channels of K, and as many of V, of one token.
+  // The number of channels of K in one token; V has as many.
   int32_t channels() const { return num_kv_heads * head_dim; }
   size_t Bytes() const {
     return static_cast<size_t>(2 * int64_t{channels()} * tokens * SizeOf(dtype));

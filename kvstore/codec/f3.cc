@@ -6,8 +6,8 @@
 #include "hwy/foreach_target.h"
 #include "kvstore/codec/extent-inl.h"
 
-// Three bits per channel: the seven most frequent distances, and one code for all others. Fewer steps than
-// mask-rice takes, and a little larger.
+// The codec f3 takes three bits per channel: codes for the seven most frequent distances, and one
+// for all others. It takes fewer steps than mask-rice, and its payload is a little larger.
 
 HWY_BEFORE_NAMESPACE();
 namespace tandem::codec {

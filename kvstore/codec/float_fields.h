@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// The bits of a float as its exponent and the rest, the sign above the mantissa. Exponents have at most
-// 8 bits. Join(Exponent(w), Rest(w)) == w.
+// Splits the bits of a float into its exponent and the rest, which is the sign above the mantissa.
+// Exponents have at most 8 bits. Join(Exponent(w), Rest(w)) == w.
 template <typename WordType, int kExponentBits, int kMantissaBits>
 struct FloatFields {
   using Word = WordType;
@@ -35,7 +35,7 @@ using F16Fields = FloatFields<uint16_t, 5, 10>;
 using BF16Fields = FloatFields<uint16_t, 8, 7>;
 using F8E4M3Fields = FloatFields<uint8_t, 4, 3>;
 
-// Calls `function` with the fields of that type, which KV can have.
+// Calls `function` with the FloatFields of `dtype`, which is a float type that KV can have.
 template <typename Function>
 auto WithFields(DType dtype, Function function) {
   switch (dtype) {

@@ -1,6 +1,6 @@
-// Words of f32, f16 and bf16 as floats and back. Included once per target (Highway's foreach_target).
-// By integers rather than by the conversions of the target: not all of those round to the nearest, and
-// some flush small numbers to zero.
+// Converts words of f32, f16 and bf16 to floats and back. Included once per target (Highway's
+// foreach_target). It works on integers instead of using the conversions of the target, not all of
+// which round to the nearest, and some of which flush small numbers to zero.
 #if defined(TANDEM_KVSTORE_CODEC_FLOAT_WORDS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TANDEM_KVSTORE_CODEC_FLOAT_WORDS_INL_H_
 #undef TANDEM_KVSTORE_CODEC_FLOAT_WORDS_INL_H_
@@ -21,7 +21,8 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Load(d, at) reads as many words as `d` has lanes; Store(v, d, at) rounds to nearest even.
+// The conversions of one float type. Load(d, at) reads as many words as `d` has lanes; Store(v, d,
+// at) rounds to nearest even.
 template <class Fields>
 struct FloatWords;
 
@@ -78,20 +79,23 @@ struct FloatWords<F16Fields> {
     const auto words = LoadHalfWords(d, at);
     const auto sign = hn::ShiftLeft<16>(hn::And(words, hn::Set(du, 0x8000u)));
     const auto rest = hn::ShiftLeft<13>(hn::And(words, hn::Set(du, 0x7fffu)));
-    // 2^112 is the difference of the biases; small numbers become right by it, too.
+    // The factor 2^112 makes up for the difference between the exponent biases of f16 and f32; with
+    // it subnormal numbers become right, too.
     const auto value = hn::Mul(hn::BitCast(d, rest), hn::Set(d, 0x1p112f));
     const auto beyond = hn::VecFromMask(d, hn::Ge(value, hn::Set(d, 65536.0f)));
     const auto infinity = hn::And(hn::BitCast(du, beyond), hn::Set(du, 0x7f800000u));
     return hn::BitCast(d, hn::Or(hn::Or(hn::BitCast(du, value), infinity), sign));
   }
-  // What an error has moved beyond the largest f16 becomes that: it was finite.
+  // A value beyond the largest f16 becomes the largest f16: it was finite, and only the error of
+  // rounding KV has moved it there.
   template <class D>
   static HWY_INLINE void Store(hn::Vec<D> v, D d, std::byte* at) {
     const hn::RebindToUnsigned<D> du;
     const auto magnitude = hn::Min(hn::Abs(v), hn::Set(d, 65504.0f));
     const auto bits = hn::BitCast(du, magnitude);
     const auto normal = RoundedOff<13>(du, hn::Sub(bits, hn::Set(du, kHalfBiasBits)));
-    // A half has steps of 2^-24 above it, as small f16 have.
+    // Floats from 0.5 on have steps of 2^-24, as subnormal f16 have, so adding 0.5 to a small value
+    // rounds it to such a step.
     const auto half = hn::Set(d, 0.5f);
     const auto small = hn::Sub(hn::BitCast(du, hn::Add(magnitude, half)), hn::BitCast(du, half));
     const auto is_small =

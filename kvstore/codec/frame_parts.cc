@@ -15,8 +15,9 @@
 #include "kvstore/codec/quantised_layout.h"
 #include "kvstore/codec/row_streams.h"
 
-// How far K reaches into a payload. Rows of K come before those of V in every part of it, so counting the
-// bits and escapes of K's rows is enough, and the masks say how many these are.
+// Finds out how far K reaches into a payload. Rows of K come before those of V in every part of it,
+// so counting the bits and escapes of K's rows is enough, and the masks say how many bits and
+// escapes there are.
 
 namespace tandem {
 namespace codec {
@@ -28,8 +29,9 @@ uint64_t MaskAt(const std::byte* bytes, size_t lanes) {
   return mask;
 }
 
-// Takes what a row has in the stream: of `among` channels those that go on, of these those that go on, and
-// so on, at most `steps` times. Returns how many are left.
+// Takes the unary bits of a row from the stream: one for each of `among` channels says whether it
+// goes on, then one for each channel that does, and so on at most `steps` times. Returns how many
+// channels are left.
 int TakeUnary(int among, int steps, RowReader& reader) {
   for (int step = 0; step < steps && among > 0; ++step) {
     among = std::popcount(reader.TakeBits(among));
@@ -37,7 +39,7 @@ int TakeUnary(int among, int steps, RowReader& reader) {
   return among;
 }
 
-// The masks of a row of f3 and of mask-rice, beside its sign and mantissa.
+// The masks that a row of f3 (F3Masks) and of mask-rice (RiceMasks) has beside sign and mantissa.
 struct F3Masks {
   static constexpr size_t kMasks = 3;
   static int TakeEscapes(const std::byte* masks, size_t lanes, RowReader&) {
@@ -49,12 +51,12 @@ struct F3Masks {
 struct RiceMasks {
   static constexpr size_t kMasks = 2;
   static int TakeEscapes(const std::byte* masks, size_t lanes, RowReader& reader) {
-    constexpr int kSteps = CodecTables::kNoRank / 2 - 1;  // at least 4, 6, ... and kNoRank
+    constexpr int kSteps = CodecTables::kNoRank / 2 - 1;  // one step each for 4, 6, ... and kNoRank
     return TakeUnary(std::popcount(MaskAt(masks + lanes / 8, lanes)), kSteps, reader);
   }
 };
 
-// The parts of a payload of f3 or mask-rice.
+// The part of K in a payload of f3 or mask-rice; nothing when the payload ends within it.
 template <class Masks>
 std::optional<KeyBytes> KeysInRows(const ExtentShape& shape, std::span<const std::byte> payload) {
   const size_t rest_bits = WithFields(
@@ -95,7 +97,7 @@ ExactGroups ExactGroupsOf(const ExtentShape& shape, const QuantisedHeader& heade
   return exact;
 }
 
-// Takes the codes of K from a stream, of which `reader` is at the beginning.
+// Skips the codes of K in a stream, of which `reader` is at the beginning.
 void TakeKeyCodes(const ExtentShape& shape, const QuantisedHeader& header, RowReader& reader) {
   const CodePlanes planes = PlanesOf(header, 0);
   if (planes.low_bits == planes.bits) return;
@@ -127,7 +129,7 @@ std::optional<KeyBytes> KeysOfQuantised(const ExtentShape& shape,
   return QuantisedKeys(shape, *header, exact, reader->bit_position() - bits_from);
 }
 
-// Planes of K come first.
+// The part of K in a payload of byte-plane, where the planes of K come before those of V.
 std::optional<KeyBytes> KeysOfPlanes(const ExtentShape& shape, std::span<const std::byte> payload) {
   constexpr uint8_t kAnyPredictor = std::numeric_limits<uint8_t>::max();
   std::span<const std::byte> left = payload;

@@ -8,9 +8,9 @@
 
 namespace tandem {
 
-// The parts of one whole frame, as EncodeFrame gave them. It needs neither tables nor the extent. The
-// payload is read as far as K reaches and is not verified.
-// DATA_LOSS when `frame` is not one whole frame of an existing codec, or its payload ends within K.
+// The sizes of K and V in one whole frame, as EncodeFrame reported them. Neither the tables nor the
+// extent are needed. The payload is read as far as K reaches and is not verified. DATA_LOSS when
+// `frame` is not one whole frame of an existing codec, or its payload ends within K.
 absl::StatusOr<ExtentParts> PartsOfFrame(std::span<const std::byte> frame);
 
 }  // namespace tandem

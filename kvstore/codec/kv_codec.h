@@ -17,27 +17,31 @@
 
 namespace tandem {
 
-// Codecs of KV extents. A frame holds one extent and says what it is (docs/kv_codecs.md).
+// Codecs of KV extents. A frame holds one encoded extent and names its codec and shape
+// (docs/kv_codecs.md).
 enum class CodecId : uint8_t { kRaw = 0, kF3 = 1, kMaskRice = 2, kBytePlane = 3, kQuantised = 4 };
 
-// "raw", "f3", "mask-rice", "byte-plane", "quantised"; "unknown" for what is none of them.
+// The name of a codec: "raw", "f3", "mask-rice", "byte-plane" or "quantised"; "unknown" for any
+// other value.
 std::string_view CodecName(CodecId id);
 
-// How many times smaller a codec usually makes KV of a type, without the headers of frames: measured on the
-// KV of two language models, whose prompts and languages differ by less than a hundredth. That of byte-plane,
-// measured on one, differs from text to text by a twentieth. 1 for kQuantised, where the bits and the exact
-// tokens decide.
+// How many times smaller a codec usually makes KV of a type, not counting the headers of frames. It
+// was measured on the KV of two language models; the ratios of prompts and languages differ by less
+// than a hundredth. The ratio of byte-plane was measured on one model and differs from text to text
+// by a twentieth. 1 for kQuantised, whose ratio depends on the bits and the exact tokens.
 double UsualRatio(CodecId id, DType dtype);
 
-// Where an extent lies, as far as it matters to how it is encoded.
+// The place of an extent, as far as it matters to how the extent is encoded.
 struct ExtentPlace {
   int32_t layer = 0;
-  // A codec that changes KV keeps so many tokens at the front and at the end of the extent as they are.
+  // The numbers of tokens at the front and at the end of the extent that a codec which changes KV
+  // keeps as they are.
   int32_t exact_front = 0;
   int32_t exact_back = 0;
 };
 
-// The part of a frame behind its header. Thread-safe: nothing changes after the construction.
+// Encodes and decodes the payload of frames, which is the part behind the header. Thread-safe:
+// nothing changes after the construction.
 class KvCodec {
  public:
   virtual ~KvCodec() = default;
@@ -51,8 +55,9 @@ class KvCodec {
   // Whether it encodes extents of this shape and layer, whatever their number of tokens.
   virtual bool Fits(const ExtentShape& shape, int32_t layer) const = 0;
 
-  // Encodes an extent that it fits into `out` and returns the size, or nothing when it would take more
-  // than `out` has. `raw` has shape.Bytes() bytes. `keys`, unless it is null, gets the part of K.
+  // Encodes an extent that it fits into `out` and returns the size, or nothing when it would take
+  // more than `out` has. `raw` has shape.Bytes() bytes. `keys`, unless it is null, gets the size of
+  // K's part.
   std::optional<size_t> Encode(const ExtentShape& shape, const ExtentPlace& place,
                                std::span<const std::byte> raw, std::span<std::byte> out,
                                KeyBytes* keys = nullptr) const {
@@ -70,21 +75,23 @@ class KvCodec {
                                          KeyBytes& keys) const = 0;
 };
 
-// The codec `id`, which is not raw. byte-plane alone takes no tables.
+// Creates the codec `id`, which is f3, mask-rice or byte-plane. Only byte-plane needs no tables.
 std::unique_ptr<KvCodec> NewKvCodec(CodecId id, std::shared_ptr<const CodecTables> tables);
 
 inline constexpr size_t kCodecHeaderBytes = 32;
-// The most that a frame of an extent takes.
+// The largest size of a frame with an extent of `shape`, in bytes.
 inline size_t MostFrameBytes(const ExtentShape& shape) { return kCodecHeaderBytes + shape.Bytes(); }
 
-// Makes a frame of an extent and returns its size: with `codec`, or raw where there is none or where it
-// saves less than a twentieth. `parts`, unless it is null, gets what K and V take. INVALID_ARGUMENT for a shape that the codec does not fit, RESOURCE_EXHAUSTED
-// when `out` has too few bytes.
+// Makes a frame of an extent and returns its size. The frame is encoded with `codec`, or raw when
+// `codec` is null or saves less than a twentieth. `parts`, unless it is null, gets the sizes of K
+// and V. INVALID_ARGUMENT for a shape that the codec does not fit, RESOURCE_EXHAUSTED when `out`
+// has too few bytes.
 absl::StatusOr<size_t> EncodeFrame(const KvCodec* codec, const ExtentShape& shape,
                                    const ExtentPlace& place, std::span<const std::byte> raw,
                                    std::span<std::byte> out, ExtentParts* parts = nullptr);
 
-// What K and V take in a frame of `frame_bytes`, whose payload has `keys`.
+// The sizes of K and V in a frame of `frame_bytes` bytes, where `keys` is the part of K in the
+// payload.
 ExtentParts PartsFrom(const ExtentShape& shape, size_t frame_bytes, const KeyBytes& keys, bool raw);
 
 // The size of the frame that `bytes` begin with. DATA_LOSS when they do not begin with one, or end before
@@ -93,16 +100,17 @@ absl::StatusOr<size_t> FrameBytes(std::span<const std::byte> bytes);
 
 // What a frame was made with.
 struct FrameCodec {
-  CodecId codec = CodecId::kRaw;  // may be one that does not exist
+  CodecId codec = CodecId::kRaw;  // may be a value that names no codec
   uint64_t tables = 0;            // KvCodec::tables_id
   ExtentShape shape = {};         // as the frame says, which may be a shape that no extent has
 };
-// DATA_LOSS as FrameBytes.
+// Reads the header of the frame that `bytes` begin with. DATA_LOSS under the same conditions as
+// FrameBytes.
 absl::StatusOr<FrameCodec> CodecOfFrame(std::span<const std::byte> bytes);
 
 // Decodes a frame into `raw`, which has shape.Bytes() bytes. DATA_LOSS when it is damaged,
-// FAILED_PRECONDITION when it is of another shape, or of a codec or tables that `codec` (null: raw alone)
-// has not. `frame` has exactly the bytes of the frame.
+// FAILED_PRECONDITION when it is of another shape, or was made with a codec or tables other than
+// those of `codec` (null: raw frames alone). `frame` has exactly the bytes of the frame.
 absl::Status DecodeFrame(const KvCodec* codec, const ExtentShape& shape, int32_t layer,
                          std::span<const std::byte> frame, std::span<std::byte> raw);
 

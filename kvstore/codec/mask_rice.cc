@@ -6,16 +6,17 @@
 #include "hwy/foreach_target.h"
 #include "kvstore/codec/extent-inl.h"
 
-// Ranks in unary, two at a time, as masks over the channels of a row: who has an odd rank, who has at
-// least 2, of those who has at least 4, and so on to 14, which is no rank. It is Rice's code with one low
-// bit, turned so that a row's bits of one kind lie side by side.
+// The codec mask-rice writes ranks in unary, two at a time, as masks over the channels of a row:
+// which channels have an odd rank, which have at least 2, which of those have at least 4, and so on
+// to 14, which means no rank. It is Rice's code with one low bit, turned so that a row's bits of
+// one kind lie side by side.
 
 HWY_BEFORE_NAMESPACE();
 namespace tandem::codec {
 namespace HWY_NAMESPACE {
 
 struct MaskRiceCoder {
-  static constexpr size_t kMasks = 2;  // of odd ranks, and of those from 2 on
+  static constexpr size_t kMasks = 2;  // the mask of odd ranks and the mask of ranks from 2 on
   static constexpr uint8_t kStep = 2;
 
   static HWY_INLINE uint64_t Write(const RowBytes& ranks, size_t lanes, std::byte* fixed,

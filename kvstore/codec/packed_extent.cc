@@ -7,9 +7,10 @@
 namespace tandem {
 namespace {
 
-// The tokens of one head of K or V lie together.
+// The sizes that copying tokens needs. The tokens of one head of K or V lie together, so `packed`
+// and `room` are bytes of one head.
 struct HeadBytes {
-  size_t heads = 0;  // of K and of V
+  size_t heads = 0;  // heads of K and of V together
   size_t packed = 0;
   size_t room = 0;
 };

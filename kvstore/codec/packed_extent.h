@@ -15,7 +15,8 @@ namespace tandem {
 // has packed.Bytes() bytes.
 void PackTokens(const ExtentShape& packed, int32_t room, std::span<const std::byte> block,
                 std::span<std::byte> out);
-// The opposite. The bytes of the block behind these tokens stay as they are.
+// Copies tokens that PackTokens packed back into `block`. The bytes of the block behind them stay
+// as they are.
 void UnpackTokens(const ExtentShape& packed, int32_t room, std::span<const std::byte> tokens,
                   std::span<std::byte> block);
 

@@ -17,8 +17,8 @@ constexpr size_t kMostRun = 131;
 constexpr size_t kMostLiterals = 128;
 constexpr uint8_t kRunBit = 128;
 
-// Making a context costs more than encoding a small plane, so each thread keeps one of each kind. They grow
-// with the largest plane so far, up to a few MB.
+// Making a zstd context costs more than encoding a small plane, so each thread keeps one of each
+// kind. The contexts grow with the largest plane so far, up to a few MB.
 ZSTD_CCtx* EncodingContext() {
   thread_local const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context(ZSTD_createCCtx(),
                                                                                   ZSTD_freeCCtx);
@@ -39,7 +39,7 @@ size_t RunAt(std::span<const uint8_t> plane, size_t at) {
   return end - at;
 }
 
-// Where in `out` the next byte goes, as long as all of them fitted.
+// Appends runs and literals to `out`. The methods return false when `out` has too few bytes.
 class RleWriter {
  public:
   explicit RleWriter(std::span<std::byte> out) : out_(out) {}
@@ -87,7 +87,8 @@ bool DecodeRle(std::span<const std::byte> payload, std::span<uint8_t> plane) {
   return plane.empty();
 }
 
-// zstd itself would take several frames that have the bytes of the plane together.
+// Accepts exactly one zstd frame: zstd itself would also take several frames that have the bytes of
+// the plane together.
 bool DecodeZstd(std::span<const std::byte> payload, std::span<uint8_t> plane) {
   if (ZSTD_findFrameCompressedSize(payload.data(), payload.size()) != payload.size()) return false;
   return ZSTD_decompressDCtx(DecodingContext(), plane.data(), plane.size(), payload.data(),

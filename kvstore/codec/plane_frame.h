@@ -10,7 +10,7 @@
 
 namespace tandem::codec {
 
-// One plane as it is kept, in the frame of the earlier systems: [predictor u8][back-end u8][bytes of the
+// One encoded plane, in the frame of the earlier systems: [predictor u8][back-end u8][bytes of the
 // plane u32][bytes of the payload u32][payload], little-endian.
 struct PlaneFrame {
   Predictor predictor = Predictor::kRaw;
@@ -23,14 +23,16 @@ inline constexpr size_t kPlaneHeaderBytes = 10;
 // Writes the frame to the beginning of `out` and returns its size, or nothing when it does not fit.
 std::optional<size_t> PutPlaneFrame(const PlaneFrame& frame, std::span<std::byte> out);
 
-// Takes the frame that `bytes` begin with off them. Nothing when they do not hold one whose predictor is
-// one of the first `num_predictors`. Whether the payload is right is seen by ReadPlane.
+// Removes the frame at the beginning of `bytes` from them and returns it. Nothing when there is
+// none whose predictor is one of the first `num_predictors`. The payload is checked by ReadPlane,
+// not here.
 std::optional<PlaneFrame> TakePlaneFrame(uint8_t num_predictors, std::span<const std::byte>& bytes);
 
-// Decodes a frame into `plane`, which has shape.Bytes() bytes. False when it does not hold so many.
+// Decodes a frame into `plane`, which has shape.Bytes() bytes. False when the frame does not decode
+// to that number of bytes.
 bool ReadPlane(const PlaneFrame& frame, const PlaneShape& shape, std::span<uint8_t> plane);
 
-// A plane is byte `index` of all elements, which have `width` bytes.
+// Names a plane: byte `index` of every element, where elements have `width` bytes.
 struct Lane {
   size_t index;
   size_t width;

@@ -9,15 +9,15 @@ uint8_t Xor(uint8_t left, uint8_t right) { return static_cast<uint8_t>(left ^ ri
 
 using Operation = uint8_t (*)(uint8_t, uint8_t);
 
-// Each byte takes part with the one `distance` before it. Back to front, so that the guesses are bytes of
-// the plane.
+// Replaces each byte by its difference from the byte `distance` before it. It goes from back to
+// front, so that the guesses are still bytes of the plane.
 template <Operation kOperation>
 void TakeOff(size_t distance, std::span<uint8_t> bytes) {
   for (size_t i = bytes.size(); i-- > distance;) {
     bytes[i] = kOperation(bytes[i], bytes[i - distance]);
   }
 }
-// Front to back, so that the guesses are restored already.
+// Undoes TakeOff. It goes from front to back, so that the guesses are restored already.
 template <Operation kOperation>
 void PutBack(size_t distance, std::span<uint8_t> bytes) {
   for (size_t i = distance; i < bytes.size(); ++i) {
@@ -34,7 +34,8 @@ void ForEachHead(const PlaneShape& shape, std::span<uint8_t> plane, Function fun
   }
 }
 
-// The last channel of a row of odd length has no partner and is left as it is.
+// Changes each odd channel by the even channel before it. The last channel of a row of odd length
+// has no partner and is left as it is.
 template <Operation kOperation>
 void Pair(const PlaneShape& shape, std::span<uint8_t> plane) {
   for (size_t row = 0; row < plane.size(); row += shape.head_dim) {

@@ -18,8 +18,8 @@
 #include "kvstore/codec/code_planes-inl.h"
 #include "kvstore/codec/quantised_group-inl.h"
 
-// Whole extents of integers. They are written in two passes: how the codes take the least is known when all
-// of them are.
+// Encodes and decodes whole extents as integers. Encoding takes two passes: which number of low
+// bits makes the codes smallest is known only when all codes are.
 
 HWY_BEFORE_NAMESPACE();
 namespace tandem::codec {
@@ -39,7 +39,7 @@ HWY_INLINE void WithLanes(size_t lanes, Function function) {
   }
 }
 
-// As WithFields, of the types that are quantised.
+// As WithFields (float_fields.h), but only for the types that are quantised: f32, f16 and bf16.
 template <class Function>
 auto WithQuantisedFields(DType dtype, Function function) {
   if (dtype == DType::kF32) return function(F32Fields());
@@ -47,7 +47,7 @@ auto WithQuantisedFields(DType dtype, Function function) {
   return function(BF16Fields());
 }
 
-// An extent of words of Fields as a payload.
+// Encodes an extent, whose words are those of Fields, as a payload.
 template <class Fields>
 class QuantisedWriter {
  public:
@@ -55,7 +55,7 @@ class QuantisedWriter {
                   std::span<std::byte> out)
       : shape_(shape), header_(header), raw_(raw), out_(out) {}
 
-  // The size of the payload; 0 when it does not fit. `keys` gets the part of K.
+  // Writes the payload and returns its size; 0 when it does not fit. `keys` gets the part of K.
   size_t Write(KeyBytes& keys) {
     const QuantisedSizes sizes = QuantisedSizesOf(shape_, header_);
     if (out_.size() < sizes.ExactGroupsAt()) return 0;
@@ -77,7 +77,8 @@ class QuantisedWriter {
   }
 
  private:
-  // Scales and exact groups, whose end it returns; the ranks are kept. 0 when they do not fit.
+  // Writes the scales and exact groups and returns where they end; 0 when they do not fit. The
+  // ranks of the codes are kept for PutCodes.
   size_t PutGroups(const QuantisedSizes& sizes) {
     std::byte* scales = out_.data() + sizes.ScalesAt();
     RowBytes* ranks = ranks_.get();
@@ -131,13 +132,14 @@ class QuantisedWriter {
   QuantisedHeader header_;
   const std::byte* const raw_;
   const std::span<std::byte> out_;
-  std::unique_ptr<RowBytes[]> ranks_;  // of each group
+  std::unique_ptr<RowBytes[]> ranks_;  // the ranks of each group
   RankCounts counts_[2];
   ExactGroups exact_;
-  size_t key_bits_ = 0;  // of K in the stream
+  size_t key_bits_ = 0;  // bits of K in the stream
 };
 
-// What is behind the header of a payload. Each part is seen to lie within it before it is read.
+// Decodes what lies behind the header of a payload. Each part is checked to lie within the payload
+// before it is read.
 template <class Fields>
 class QuantisedReader {
  public:
@@ -167,7 +169,7 @@ class QuantisedReader {
     return scale;
   }
 
-  // Nothing when a scale is none.
+  // The size of all exact groups in bytes. Nothing when one of the scales is no valid scale.
   std::optional<size_t> ExactGroupBytes() const {
     size_t bytes = 0;
     size_t index = 0;

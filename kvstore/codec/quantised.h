@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// A codec that rounds KV to integers (docs/kv_codecs.md#quantised). `bits` are those it encodes with;
-// it decodes what was made with any.
+// A codec that rounds KV to integers (docs/kv_codecs.md#quantised). It encodes with `bits`, and
+// decodes frames that were encoded with any bits.
 std::unique_ptr<KvCodec> NewQuantisedCodec(QuantisedBits bits);
 
 }  // namespace tandem

@@ -1,5 +1,5 @@
-// A group of channels as integers and back: rotate, divide by a scale of its own, round. Included once per
-// target (Highway's foreach_target).
+// Quantises a group of channels to integers and back: rotate, divide by the scale of the group,
+// round. Included once per target (Highway's foreach_target).
 #if defined(TANDEM_KVSTORE_CODEC_QUANTISED_GROUP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TANDEM_KVSTORE_CODEC_QUANTISED_GROUP_INL_H_
 #undef TANDEM_KVSTORE_CODEC_QUANTISED_GROUP_INL_H_
@@ -27,7 +27,7 @@ using simd::HWY_NAMESPACE::Rotate;
 using simd::HWY_NAMESPACE::RoundedBits;
 using simd::HWY_NAMESPACE::Unrolled;
 
-// As words of an extent.
+// The size of one vector of floats as words of an extent.
 template <class Fields, size_t kLanes>
 inline constexpr size_t kVectorBytes = GroupFloats<kLanes>::kOfVector *
                                        sizeof(typename Fields::Word);
@@ -52,8 +52,9 @@ HWY_INLINE void StoreBytes(const GroupFloats<kLanes>&, RowBytes&) {}
 
 #else
 
-// Whether the codes fill whole vectors of bytes. They are then put together in registers: what is read
-// wider than it was written has to wait.
+// Whether the codes of a group fill whole vectors of bytes. They are then put together in registers
+// and stored as whole vectors: a load that is wider than the stores before it would have to wait
+// for them.
 template <size_t kLanes>
 inline constexpr bool kFillsBytes = GroupFloats<kLanes>::kVectors >= 4;
 template <size_t kLanes>
@@ -73,7 +74,7 @@ HWY_INLINE void StoreBytes(const GroupFloats<kLanes>& group, RowBytes& codes) {
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
-// Rounds the channels, times `factor`, to codes.
+// Multiplies the channels of a group by `factor` and rounds them to integer codes.
 template <size_t kLanes>
 HWY_INLINE void RoundTo(GroupFloats<kLanes> group, float factor, RowBytes& codes) {
   using Tag = typename GroupFloats<kLanes>::Tag;
@@ -115,12 +116,13 @@ HWY_INLINE void StoreGroup(const GroupFloats<kLanes>& group, std::byte* raw) {
   });
 }
 
-// The scale of a group and the ranks of its codes.
+// Quantises a group: returns its scale and sets `ranks` to the ranks of its codes.
 template <class Fields, size_t kLanes>
 HWY_INLINE uint16_t Quantise(const std::byte* raw, int bits, RowBytes& ranks) {
   const GroupFloats<kLanes> group = Rotated<Fields, kLanes>(raw);
   const auto most_code = static_cast<float>((1 << (bits - 1)) - 1);
-  // Divided rather than multiplied by an inverse: a scale that is an f16 is not rounded up to the next one.
+  // Divides by the largest code instead of multiplying by its inverse, so that a scale that is
+  // exactly an f16 is not rounded up to the next one.
   const uint16_t scale = HalfAtLeast(MostOf(group) * kRotationNorm<kLanes> / most_code);
   if (scale == 0 || scale == kExactGroup) {
     ranks = {};

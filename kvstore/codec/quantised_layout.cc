@@ -5,8 +5,8 @@
 namespace tandem::codec {
 namespace {
 
-// What Encode chooses among: all bits are low, or two fewer, or three. With one fewer the rest is one more
-// mask, so that nothing would be smaller than with all.
+// Whether encoding may choose this number of low bits: all bits are low, or two fewer, or three.
+// With one fewer the rest is one more mask, so that nothing would be smaller than with all.
 bool IsOneOfEncode(int bits, int low_bits) {
   return bits >= kLeastQuantisedBits && bits <= kMostQuantisedBits &&
          (low_bits == bits || low_bits == bits - 2 || low_bits == bits - 3);

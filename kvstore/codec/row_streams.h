@@ -9,11 +9,11 @@
 
 namespace tandem::codec {
 
-// The payload of a frame in parts: what each row has of a known size, in its order; then, where a codec
-// has them, bits of which a row has as many as it needs, after their size in bytes (u32); at the end the
-// exponents that have no rank, the first of them last.
+// Writes the payload of a frame in parts: first what each row has of a known size, in the order of
+// rows; then a stream of bits, of which a row has as many as it needs, behind its size in bytes
+// (u32); at the end the exponents that have no rank, the first of them last.
 //
-// A writer writes the bits from the front and the exponents from the back, and joins them in Finish.
+// The bits are written from the front and the exponents from the back, until Finish joins them.
 class RowWriter {
  public:
   RowWriter(std::span<std::byte> out, size_t fixed_bytes)
@@ -22,14 +22,16 @@ class RowWriter {
         bits_at_(fixed_bytes + sizeof(uint32_t)),
         escapes_at_(out.size()) {}
 
-  // Whether the next row fits whatever it is like: at most 64 exponents and 6 bits for each.
+  // Whether there is room for any next row: it takes at most 64 exponents, and 6 bits for each
+  // channel.
   bool HasRoomForRow() const { return bits_at_ + kMostOfRow <= escapes_at_; }
   std::byte* NextFixed(size_t bytes) {
     std::byte* const at = out_.data() + fixed_at_;
     fixed_at_ += bytes;
     return at;
   }
-  // `bits` has no bit beyond the lowest `count`, of which there are at most 64.
+  // Appends `count` bits, at most 64, to the stream. `bits` has no bit set beyond its lowest
+  // `count`.
   void PutBits(uint64_t bits, int count) {
     pending_ |= bits << num_pending_;
     if (num_pending_ + count < 64) {
@@ -49,7 +51,7 @@ class RowWriter {
   }
   size_t escapes_written() const { return out_.size() - escapes_at_; }
 
-  // The size of the payload.
+  // Joins the parts of the payload and returns its size.
   size_t Finish() {
     const auto last = static_cast<size_t>(num_pending_ + 7) / 8;
     std::memcpy(out_.data() + bits_at_, &pending_, last);
@@ -73,10 +75,11 @@ class RowWriter {
   int num_pending_ = 0;  // below 64
 };
 
-// Reads what a RowWriter wrote. What is missing reads as 0 and makes the payload invalid.
+// Reads a payload that a RowWriter wrote. Whatever the payload lacks reads as 0 and makes the
+// payload invalid.
 class RowReader {
  public:
-  // Nothing when the payload is too short for its parts.
+  // Creates a reader. Nothing when the payload is too short for its parts.
   static std::optional<RowReader> Of(std::span<const std::byte> payload, size_t fixed_bytes) {
     uint32_t bits = 0;
     if (payload.size() < fixed_bytes + sizeof(bits)) return std::nullopt;
@@ -118,7 +121,7 @@ class RowReader {
     }
     return std::to_integer<uint8_t>(payload_[--escapes_end_]);
   }
-  // Bits from the beginning of the payload to the next one that is taken.
+  // The position of the next bit of the stream, in bits from the beginning of the payload.
   size_t bit_position() const { return bit_at_; }
   size_t escapes_left() const { return escapes_end_ - bit_end_ / 8; }
   // Whether the payload had all that was taken so far.

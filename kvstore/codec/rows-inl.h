@@ -1,5 +1,6 @@
-// What the codecs share: rows of up to 64 channels, taken apart and put together. Included once per target
-// (Highway's foreach_target). Every target writes the same bytes.
+// Splits rows of up to 64 channels into exponents and the rest, and joins them again, for all
+// codecs that work on rows. Included once per target (Highway's foreach_target). Every target
+// writes the same bytes.
 #if defined(TANDEM_KVSTORE_CODEC_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TANDEM_KVSTORE_CODEC_ROWS_INL_H_
 #undef TANDEM_KVSTORE_CODEC_ROWS_INL_H_
@@ -35,7 +36,8 @@ struct alignas(64) RowBytes {
 
 #if HWY_TARGET == HWY_SCALAR
 
-// Vectors of one byte have no table and no mask of their own.
+// The target HWY_SCALAR has vectors of one byte, without table look-ups and masks, so loops over
+// bytes take their place.
 HWY_INLINE uint64_t MaskOfAtLeast(const RowBytes& bytes, uint8_t least) {
   uint64_t mask = 0;
   for (size_t i = 0; i < kRowLanes; ++i) mask |= uint64_t{bytes.at[i] >= least} << i;
@@ -79,7 +81,8 @@ struct MaskBytes {
 template <class Predicate>
 HWY_INLINE uint64_t MaskOf(const RowBytes& bytes, Predicate predicate) {
   const ByteTag d;
-  // Each part is read as wide as it was written: from two narrow writes a wide read would have to wait.
+  // Each part of the mask is read as wide as it was written: a wide read would have to wait for two
+  // narrow writes.
   constexpr size_t kPart = hn::MaxLanes(d);
   uint64_t bits = 0;
   for (size_t i = 0; i < kRowLanes; i += kPart) {
@@ -103,7 +106,7 @@ HWY_INLINE uint64_t MaskOfBit(const RowBytes& bytes, int bit) {
   });
 }
 
-// Adds `value` in the channels of `mask`.
+// Adds `value` to the bytes of the channels in `mask`.
 HWY_INLINE void AddWhere(uint64_t mask, uint8_t value, RowBytes& bytes) {
   const ByteTag d;
   MaskBytes bits = {};
@@ -114,7 +117,8 @@ HWY_INLINE void AddWhere(uint64_t mask, uint8_t value, RowBytes& bytes) {
   }
 }
 
-// The ranks of exponents by their distances below the tops of their channels. Reads 64 tops.
+// Looks up the ranks of exponents by their distances below the tops of their channels. Reads 64
+// tops.
 HWY_INLINE void RanksOf(const CodecTables::Side& side, const RowBytes& tops,
                         const RowBytes& exponents, RowBytes& ranks) {
   const ByteTag d;
@@ -133,7 +137,7 @@ HWY_INLINE void RanksOf(const CodecTables::Side& side, const RowBytes& tops,
   }
 }
 
-// The other way round. Ranks are at most 15.
+// The inverse of RanksOf: the exponents that have these ranks, which are at most 15.
 HWY_INLINE void ExponentsOf(const CodecTables::Side& side, const RowBytes& tops,
                             const RowBytes& ranks, RowBytes& exponents) {
   const ByteTag d;
@@ -165,7 +169,7 @@ HWY_INLINE uint64_t ExtractBits(uint64_t value, uint64_t mask) {
   return bits;
 #endif
 }
-// The other way round: the lowest bits go where `mask` has a one.
+// The inverse of ExtractBits: moves the lowest bits of `bits` to where `mask` has a one.
 HWY_INLINE uint64_t DepositBits(uint64_t bits, uint64_t mask) {
 #if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX2
   return _pdep_u64(bits, mask);
@@ -178,8 +182,8 @@ HWY_INLINE uint64_t DepositBits(uint64_t bits, uint64_t mask) {
 #endif
 }
 
-// A row's words: exponents apart, the rest in the order of the frame: whole bytes of each channel, then
-// single bits as masks.
+// Splits the words of a row into exponents and the rest, and joins them again. The rest is stored
+// in the order of the frame: whole bytes of each channel, then single bits as masks.
 template <class Fields>
 struct RowSplit {
   using Word = typename Fields::Word;

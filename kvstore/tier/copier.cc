@@ -11,7 +11,8 @@
 namespace tandem {
 namespace {
 
-// Never reached: the number of pinned blocks and leased slabs bounds the queue.
+// The capacity of the job queues, which is never reached: the number of pinned blocks and leased
+// slabs bounds them.
 constexpr size_t kMaxQueued = size_t{1} << 20;
 
 }  // namespace
@@ -84,7 +85,8 @@ void Copier::Run(CopyDirection direction) {
 }
 
 CopyDone Copier::Execute(CopyDirection direction, const Job& job) {
-  // The thread waits here, instead of the stream, so that the measured time is that of the copy.
+  // The thread, rather than the stream, waits for the event of `compute` that precedes the copy, so
+  // that the measured time is that of the copy.
   const absl::Status ready = job.after.ok() ? (*job.after)->Synchronize() : job.after.status();
   const TimePoint start = std::chrono::steady_clock::now();
   CopyDone done = {.id = job.id, .took = {}, .statuses = {}};
@@ -120,7 +122,8 @@ absl::Status Copier::CopyIn(const SlabCopy& copy) {
   return Move(CopyDirection::kToDevice, copy, InSlab(copy));
 }
 
-// Even if it fails, no operation of this copy is in flight after it returns.
+// Queues the copies of all blocks and waits for them. Even if it fails, none of its copies is in
+// flight after it returns.
 absl::Status Copier::Move(CopyDirection direction, const SlabCopy& copy, const RawBlock& host) {
   Stream& stream = *LaneOf(direction).stream;
   const absl::Status queued = QueueMoves(stream, direction, copy, host);

@@ -33,7 +33,7 @@ struct SlabCopy {
   std::span<std::byte> slab;
   uint64_t chained_hash = 0;
   int32_t num_blocks = 0;  // number of blocks in the whole store block
-  bool encoded = false;    // it lies, or will lie, in the slab as the copier's encoder makes it
+  bool encoded = false;    // whether the slab holds the store block as the encoder makes it
   std::vector<BlockPlace> places;
 };
 
@@ -47,9 +47,9 @@ struct CopyDone {
 
 // Moves KV between the device and the host. Each direction has a thread and a stream, so that
 // copies to the device do not queue behind copies to the host. Copies of one direction run one
-// after another. A store block may be encoded and decoded on the way, through memory of its direction.
-// It is sealed after its copy to the host and verified before its copy to the device, so that no byte of
-// a damaged store block reaches the device.
+// after another. A store block may be encoded or decoded on the way, in a buffer that each
+// direction has. It is sealed after its copy to the host and verified before its copy to the
+// device, so that no byte of a damaged store block reaches the device.
 //
 // The caller keeps the blocks pinned and the slabs leased until the copy has ended, which bounds
 // the queues. All other users of the blocks run on `compute`, and two rules order copies with them:
@@ -78,10 +78,11 @@ class Copier {
   ~Copier() { Stop(); }
 
   bool encodes() const { return options_.encoder != nullptr; }
-  // How raw store blocks lie in slabs: whole ones, unless the slabs are for encoded ones.
+  // The shape of raw store blocks in slabs: whole ones or, where slabs are sized for encoded store
+  // blocks, as many blocks as fit raw.
   const StoreBlockShape& raw_shape() const { return raw_shape_; }
 
-  // Returns the id under which Drain will report it.
+  // Starts to copy `slabs`, and returns the id under which Drain will report the end of the copy.
   uint64_t Post(CopyDirection direction, std::vector<SlabCopy> slabs);
   // Returns the copies that ended since the last call.
   std::vector<CopyDone> Drain() { return done_.Drain(); }
@@ -105,7 +106,7 @@ class Copier {
     std::thread thread;
   };
 
-  // What a direction needs.
+  // The stream and the buffer that one direction (Lane) needs.
   struct Means {
     std::unique_ptr<Stream> stream;
     DeviceBuffer raw;
@@ -123,7 +124,7 @@ class Copier {
     std::span<std::byte> bytes;
   };
   RawBlock InSlab(const SlabCopy& copy) const { return {raw_shape_, copy.slab}; }
-  // In the memory of a direction, which an encoded one passes through.
+  // The buffer of `lane`, which holds the raw form of a store block that is encoded or decoded.
   RawBlock OnTheWay(Lane& lane) const { return {shape_, lane.raw.bytes()}; }
   // Moves the blocks of `copy` between the device and `host`.
   absl::Status Move(CopyDirection direction, const SlabCopy& copy, const RawBlock& host);
@@ -137,7 +138,7 @@ class Copier {
   const StoreBlockShape shape_;
   const StoreBlockShape raw_shape_;
   Stream& compute_;
-  uint64_t last_id_ = 0;  // engine thread
+  uint64_t last_id_ = 0;  // used on the engine thread alone
   BoundedQueue<CopyDone> done_;
   Lane out_;  // last, because the threads of the lanes use all other members
   Lane in_;

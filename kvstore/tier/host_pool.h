@@ -52,7 +52,7 @@ class HostPool {
   HostPool(const HostPool&) = delete;
   HostPool& operator=(const HostPool&) = delete;
 
-  // Empty when all slabs are leased.
+  // Leases a slab. Empty when all slabs are leased.
   std::optional<HostSlab> Take();
 
   size_t slab_bytes() const { return slab_bytes_; }

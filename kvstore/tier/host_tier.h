@@ -34,10 +34,10 @@ class HostTier {
 
   // Records that block `index` of the group holds `node`.
   void Link(HostGroup& group, int32_t index, PrefixNode* node);
-  // Erases the group when it is not used any more.
+  // Removes the node at `index`. Erases the group when it has neither nodes nor readers left.
   void Unlink(HostGroup& group, int32_t index);
   void AddReader(HostGroup& group);
-  // Erases the group when it is not used any more.
+  // Ends the use by one copy. Erases the group when it has neither nodes nor readers left.
   void RemoveReader(HostGroup& group);
   void Touch(HostGroup& group);
 
@@ -52,7 +52,7 @@ class HostTier {
  private:
   void EraseIfUnused(HostGroup& group);
 
-  std::list<HostGroup> groups_;  // the oldest first
+  std::list<HostGroup> groups_;  // the least recently used first
   int32_t num_blocks_ = 0;
   int32_t num_read_ = 0;  // number of groups with readers
 };

@@ -11,10 +11,11 @@
 
 namespace tandem {
 
-// The store block: KV of up to 128 tokens as every tier below the device keeps it (bytes:
-// docs/kv_store_block.md). A header, then one slice per layer: the extents of its blocks in order,
-// each K then V as in the pool and on the wire. Header and slices begin at multiples of 4 KiB.
-// Checksums are XXH3-64 (base/hash.h), as on the wire: they find accidents, not attackers.
+// The store block: KV of up to 128 tokens (or of one block, if that has more) as every tier below
+// the device keeps it (bytes: docs/kv_store_block.md). A header, then one slice per layer: the
+// extents of its blocks in order, each K then V as in the pool and on the wire. Header and slices
+// begin at multiples of 4 KiB. Checksums are XXH3-64 (base/hash.h), as on the wire: they find
+// accidents, not attackers.
 
 inline constexpr int64_t kStoreBlockTokens = 128;
 inline constexpr size_t kStoreAlignment = 4096;
@@ -31,10 +32,10 @@ struct StoreBlockHeader {
   friend bool operator==(const StoreBlockHeader&, const StoreBlockHeader&) = default;
 };
 
-// The next multiple of kStoreAlignment.
+// Rounds `bytes` up to a multiple of kStoreAlignment.
 size_t RoundUpForStore(size_t bytes);
 size_t StoreHeaderBytes(int32_t num_layers);
-// `out` must have StoreHeaderBytes(checksums.size()) bytes.
+// Writes `header` to `out`, which must have StoreHeaderBytes(checksums.size()) bytes.
 void EncodeStoreBlockHeader(const StoreBlockHeader& header, std::span<std::byte> out);
 // Parses the header at the beginning of `bytes`. DATA_LOSS when there is none or its hash is wrong,
 // FAILED_PRECONDITION for another version, INVALID_ARGUMENT for a field that is out of range.
@@ -44,8 +45,8 @@ absl::StatusOr<StoreBlockHeader> ParseStoreBlockHeader(std::span<const std::byte
 class StoreBlockShape {
  public:
   explicit StoreBlockShape(const KvLayout& layout);
-  // The shape of as many blocks, up to those of a whole store block, as fit raw into `bytes`; of none where not even
-  // one does.
+  // The shape of a store block with as many blocks as fit raw into `bytes`, at most those of a
+  // whole store block; it has none when not even one fits.
   static StoreBlockShape Fitting(const KvLayout& layout, size_t bytes);
 
   int32_t num_layers() const { return num_layers_; }

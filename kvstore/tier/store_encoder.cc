@@ -7,9 +7,10 @@
 namespace tandem {
 namespace {
 
-// A slab is so much larger than what KV usually takes.
+// How many times larger a slab is than what the KV in it usually takes.
 constexpr double kReserve = 1.025;
-// Below that the parts of a frame that do not depend on the KV outweigh what it saves.
+// In an extent smaller than this, the parts of a frame that do not depend on the KV outweigh what
+// encoding saves.
 constexpr size_t kLeastExtentBytes = 2048;
 
 size_t SlabBytes(const ExtentShape& extent, const StoreBlockShape& shape, CodecId codec) {
@@ -35,7 +36,7 @@ absl::StatusOr<std::unique_ptr<StoreEncoder>> StoreEncoder::Create(const KvLayou
         CodecName(codec), layout.ExtentBytes(), kLeastExtentBytes);
   }
   std::unique_ptr<StoreEncoder> encoder(new StoreEncoder(layout, codec));
-  // Swapped sequences lie in the same slabs raw.
+  // Swapped sequences lie raw in the same slabs, so at least one raw block must fit.
   if (StoreBlockShape::Fitting(layout, encoder->slab_bytes()).num_blocks() == 0) {
     return InvalidArgument("host codec {}: blocks of {} tokens are too large: use at most {}",
                            CodecName(codec), layout.block_tokens, kStoreBlockTokens / 2);

@@ -25,17 +25,17 @@ namespace tandem {
 class StoreEncoder {
  public:
   struct Counts {
-    int64_t raw_bytes = 0;  // of what was sealed, before and after
-    int64_t stored_bytes = 0;
+    int64_t raw_bytes = 0;     // size of the sealed KV before it was encoded
+    int64_t stored_bytes = 0;  // size of the sealed store blocks
     int64_t unfit_blocks = 0;  // blocks of the pool in store blocks that were not kept
   };
 
-  // INVALID_ARGUMENT where the extents of the layout are too small to be encoded one by one, or its blocks too
-  // large for one of them to lie raw in a slab.
+  // INVALID_ARGUMENT for a quantised KV type, or where the extents of the layout are too small to
+  // be encoded one by one, or its blocks too large for one of them to lie raw in a slab.
   static absl::StatusOr<std::unique_ptr<StoreEncoder>> Create(const KvLayout& layout,
                                                               CodecId codec);
 
-  // What a slab must have.
+  // The size of the slabs that Seal writes to.
   size_t slab_bytes() const { return slab_bytes_; }
 
   // Encodes the first `name.num_blocks` extents of each layer in `raw`, which lie as in a raw store block,
@@ -62,7 +62,8 @@ class StoreEncoder {
   const StoreBlockShape shape_;
   const size_t slab_bytes_;
 
-  // Until there are tables. Thread of Seal.
+  // Makes the codec's tables from the first store blocks; empty once there are tables. Used only on
+  // the thread of Seal.
   std::optional<CodecCalibrator> calibrator_;
   int64_t calibrated_tokens_ = 0;
 

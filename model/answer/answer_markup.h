@@ -18,7 +18,7 @@ namespace tandem {
 // white space between a mark and what it encloses, and white space inside of a mark stands for any
 // amount, none included.
 
-// "<think>" and "</think>".
+// The marks around reasoning, such as "<think>" and "</think>".
 struct ReasoningMarkup {
   std::string open;
   std::string close;
@@ -36,10 +36,11 @@ struct CallMarkup {
 
   Form form = Form::kJson;
   std::string section_open;  // "[TOOL_CALLS] ["
-  std::string call_open;     // "<tool_call>", "<function="; empty outside of a section with kJson
-                             // only, and then a call must be the first thing of an answer
-  std::string separator;     // ","; may be missing in what the model writes
-  std::string call_close;    // "</tool_call>"
+  // "<tool_call>", "<function="; outside of a section it may be empty only with kJson, and then a
+  // call must be the first thing of an answer.
+  std::string call_open;
+  std::string separator;   // ","; may be missing in what the model writes
+  std::string call_close;  // "</tool_call>"
   std::string section_close;
   std::string name_close;   // ">"; empty: the name ends before white space, '{' or '<'
   std::string key_open;     // "<parameter="
@@ -64,7 +65,7 @@ struct AnswerMarkup {
   std::vector<std::string> Marks() const;
 };
 
-// What is searched for, by name: "auto", "none", or a parser that ToolParserNames() or
+// Which markup is searched for in answers: "auto", "none", or a parser that ToolParserNames() or
 // ReasoningParserNames() lists.
 struct ParserNames {
   std::string tools = "auto";
@@ -74,8 +75,8 @@ std::vector<std::string> ToolParserNames();       // auto, none, hermes, llama3_
 std::vector<std::string> ReasoningParserNames();  // auto, none, think
 
 // The markup of a model. "auto" takes its response_template (null where tokenizer_config.json has
-// none) and else what MarkupOfTemplate finds. INVALID_ARGUMENT for a name that is unknown, and what
-// MarkupOfResponseTemplate refuses.
+// none) and else what MarkupOfTemplate finds. INVALID_ARGUMENT for a name that is unknown; other
+// errors as MarkupOfResponseTemplate.
 absl::StatusOr<AnswerMarkup> ChooseMarkup(const ChatTemplate* chat,
                                           const nlohmann::ordered_json& response_template,
                                           const ParserNames& names);
@@ -85,7 +86,7 @@ absl::StatusOr<AnswerMarkup> ChooseMarkup(const ChatTemplate* chat,
 AnswerMarkup MarkupOfTemplate(const ChatTemplate& chat);
 
 // Reads the declarative form of transformers (response_template in tokenizer_config.json).
-// UNIMPLEMENTED names what no AnswerMarkup can say, INVALID_ARGUMENT what is malformed.
+// UNIMPLEMENTED names what no AnswerMarkup can express, INVALID_ARGUMENT what is malformed.
 absl::StatusOr<AnswerMarkup> MarkupOfResponseTemplate(const nlohmann::ordered_json& json);
 
 }  // namespace tandem

@@ -15,10 +15,11 @@ namespace {
 using Kind = AnswerEvent::Kind;
 using Calls = ReaderOptions::Calls;
 
-// What may wait outside of calls: white space and the beginning of a mark.
+// The most bytes that may wait outside of calls: white space and the beginning of a mark.
 constexpr size_t kMaxOutside = 4096;
 
-// Different for each call of a seed, as is wanted of ids that clients send back.
+// The id of call number `call`. It differs from call to call, because clients send ids back with
+// the results.
 std::string CallId(const std::string& seed, int32_t call, bool is_short) {
   constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
   const std::string key = fmt::format("{}/{}", seed, call);
@@ -35,8 +36,9 @@ std::string CallId(const std::string& seed, int32_t call, bool is_short) {
 
 }  // namespace
 
-// text_ is what has been fed and is in no event yet. Decisions look at a bounded part of it from its
-// beginning, which makes them independent of how much has been fed at once.
+// The state of a reader. text_ is what has been fed and is in no event yet. Decisions look at a
+// bounded part of it from its beginning, which makes them independent of how much has been fed at
+// once.
 class AnswerReader::State {
  public:
   State(std::shared_ptr<const AnswerMarkup> markup, ReaderOptions options)
@@ -60,16 +62,16 @@ class AnswerReader::State {
  private:
   // What text_ begins with.
   enum class Mode {
-    kStart,      // what may be reasoning or a call without marks
-    kReasoning,  // after its mark
+    kStart,      // the answer's start: maybe reasoning, or a call without marks
+    kReasoning,  // reasoning, behind the mark that opens it
     kContent,
     kOpen,     // a call: text_[0, at_) is white space, and marks come at at_
     kCall,     // text_[0, at_) has been read and would be content if the rest is no call
-    kClose,    // the mark after a call
+    kClose,    // expects the mark that closes a call
     kBetween,  // another call, or the end of the section
   };
 
-  // False when there is nothing to do without more text.
+  // Handles the beginning of text_ by the mode. False when nothing can be done without more text.
   bool Step();
   bool ReadStart();
   bool ReadReasoning();
@@ -95,7 +97,7 @@ class AnswerReader::State {
   std::string_view Outside(size_t from) const {
     return std::string_view(text_).substr(0, from + kMaxOutside);
   }
-  // As MatchMark; kNo where more text cannot change it.
+  // As MatchMark at text_[at], but kNo in place of kMore where more text cannot change the result.
   Match MatchHere(size_t& at, std::string_view mark) const {
     const std::string_view view = Outside(at);
     const size_t begin = at;
@@ -111,10 +113,10 @@ class AnswerReader::State {
   size_t at_ = 0;
   Mode mode_ = Mode::kStart;
   bool last_ = false;
-  bool skip_space_ = false;     // before what comes next
-  bool prompt_opened_ = false;  // the reasoning, and nothing has come of it yet
+  bool skip_space_ = false;     // white space before the next part is dropped
+  bool prompt_opened_ = false;  // the prompt began reasoning that has no text yet
   bool in_section_ = false;
-  bool begun_ = false;  // the call that is being read is in an event
+  bool begun_ = false;  // events of the current call have been emitted
   std::optional<CallParser> call_;
   int32_t num_calls_ = 0;
 };
@@ -240,7 +242,8 @@ bool AnswerReader::State::ReadCall() {
   if (result == CallParser::Result::kFailed) return FailCall(at_);
   if (last_) return FailCall(text_.size());
   if (view.size() < kMaxHeldBytes) return false;
-  // The view moves on with what was taken of it.
+  // The view is full. If something was taken from it, reading goes on with more text; otherwise the
+  // call is too long.
   return taken > 0 || FailCall(kMaxHeldBytes);
 }
 
@@ -257,7 +260,7 @@ void AnswerReader::State::BeginCall() {
                  : CallId(options_.id_seed, event.call, markup_->short_call_ids);
 }
 
-// What was read of it is content up to text_[end].
+// Ends a call that is malformed: text_[0, end) becomes content.
 bool AnswerReader::State::FailCall(size_t end) {
   if (std::exchange(begun_, false)) Emit(Kind::kCallEnd, "");
   EmitFront(Kind::kContent, end);
@@ -276,7 +279,8 @@ bool AnswerReader::State::ReadClose() {
   return true;
 }
 
-// Drops the mark, and what the end of the answer has left of it.
+// Drops `mark` from the front of text_. At the end of the answer the beginning of the mark is
+// enough.
 Match AnswerReader::State::TakeMark(std::string_view mark) {
   size_t at = 0;
   const Match match = MatchMark(Outside(0), at, mark);
@@ -314,7 +318,7 @@ bool AnswerReader::State::ReadBetween() {
   return true;
 }
 
-// Adds to the last event where it is one of the same kind.
+// Adds `text` to the last event where that is of the same kind, and else adds an event.
 void AnswerReader::State::Emit(Kind kind, std::string_view text) {
   if (kind != Kind::kCallEnd && text.empty()) return;
   if (kind == Kind::kCallEnd || events_.empty() || events_.back().kind != kind) {

@@ -12,11 +12,11 @@ namespace {
 
 using Scan = JsonScanner::Result;
 
-constexpr size_t kMaxNameBytes = 256;  // of tools
+constexpr size_t kMaxNameBytes = 256;  // of the name of a tool
 constexpr size_t kMaxMarkedName =
     512;  // of a name of a tool or a parameter, with the mark after it
 
-// Models write what Python prints.
+// The JSON form of a scalar. Models also write True, False and None, as Python does.
 std::string_view ScalarOf(std::string_view text) {
   if (text == "True") return "true";
   if (text == "False") return "false";
@@ -69,7 +69,7 @@ bool CallParser::Advance(std::string_view text, size_t& at) {
       ReadSymbol(c);
       break;
   }
-  // What went wrong is no part of the call.
+  // The character that makes a call fail is no part of the call.
   if (step_ != Step::kFailed) ++at;
   return true;
 }
@@ -95,7 +95,8 @@ void CallParser::ReadSymbol(char c) {
         return;
       }
       if (c != '}' || name_.empty()) return Fail();
-      // An object without marks around it is an answer in JSON, unless it has everything of a call.
+      // An object without marks around it is a call only if it has a name and arguments; otherwise
+      // it is an answer in JSON.
       if (!has_arguments_) {
         if (markup_.call_open.empty() && markup_.section_open.empty()) return Fail();
         arguments_ = "{}";
@@ -165,8 +166,8 @@ void CallParser::EndString() {
   const std::string& text = value.get_ref<const std::string&>();
   if (field_ == Field::kName && !SetName(text)) return Fail();
   if (field_ != Field::kArguments) return;
-  // Arguments in a string, as OpenAI's API itself has them. They need not be checked character by
-  // character again, but for their depth.
+  // Arguments may come as JSON in a string, as OpenAI's API itself has them. The scanner bounds
+  // their depth, which the parser does not.
   JsonScanner scanner;
   Scan result = Scan::kMore;
   const std::string_view object = Trimmed(text);

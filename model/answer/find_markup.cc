@@ -1,5 +1,5 @@
-// Finds the marks of a model by what its template writes. The conversations call a tool that is not
-// declared, so that its name is found where it is called and nowhere else.
+// Finds the marks of a model by what its chat template writes for small conversations. These call a
+// tool that is not declared, so that its name is found where it is called and nowhere else.
 #include <algorithm>
 #include <cctype>
 #include <utility>
@@ -18,9 +18,9 @@ using Form = CallMarkup::Form;
 constexpr std::string_view kText = "probe-text";
 constexpr std::string_view kThought = "probe-thought";
 constexpr std::string_view kNames[] = {"probe_called", "probe_second"};
-// In the order of the alphabet, because some templates sort.
+// The names of the parameters, in the order of the alphabet, because some templates sort them.
 constexpr std::string_view kKeys[] = {"probe_key", "probe_other"};
-// A text and a number, because some templates write them differently.
+// The values of the parameters: a text and a number, because some templates write them differently.
 constexpr std::string_view kTextValue = "probe_value";
 constexpr int kNumberValue = 90210;
 constexpr std::string_view kValues[] = {kTextValue, "90210"};
@@ -71,8 +71,8 @@ Json WithCalls(int num_calls, const CallStyle& style) {
 
 enum class Tools { kGiven, kAbsent };
 
-// A question, and the assistant's message or the beginning of its answer; for kGoesOn another question.
-// Nothing where the template refuses it.
+// Renders a question, and the assistant's message or, where that is null, the beginning of its
+// answer; for kGoesOn another question follows. Nothing where the template refuses it.
 enum class Ends { kThere, kGoesOn };
 std::optional<std::string> Rendered(const ChatTemplate& chat, const Json& assistant, Tools tools,
                                     Ends ends = Ends::kThere) {
@@ -101,7 +101,8 @@ std::optional<std::string> Rendered(const ChatTemplate& chat, const Json& assist
 bool OpensTag(char c) { return c == '<' || c == '['; }
 bool ClosesTag(char c) { return c == '>' || c == ']'; }
 
-// White space may be between the tags that a mark is made of.
+// The mark that `text` is: without white space around it, and with a space between its tags, where
+// a model may write any white space.
 std::string Mark(std::string_view text) {
   std::string mark;
   for (const char c : Trimmed(text)) {
@@ -121,8 +122,8 @@ size_t CommonSuffix(std::string_view a, std::string_view b) {
                              a.rbegin());
 }
 
-// Where calls are in a prompt, after the beginning of the answer and before its end, which are found
-// beside an answer without calls.
+// The part of a prompt that holds calls: after the beginning of the answer and before its end.
+// These are found by comparison with `plain`, a prompt with an answer without calls.
 std::string_view CallRegion(std::string_view text, std::string_view prompt, std::string_view plain,
                             const std::optional<ReasoningMarkup>& reasoning) {
   const size_t content = std::min(plain.find(kText), plain.size());
@@ -138,7 +139,7 @@ std::string_view CallRegion(std::string_view text, std::string_view prompt, std:
   std::string_view tail = plain.substr(std::min(content + kText.size(), plain.size()));
   tail.remove_prefix(tail.size() - CommonSuffix(tail, region));
   if (plain.size() != content + kText.size() + tail.size()) {
-    // They end alike in part only, which must not cut through a mark.
+    // The two prompts end alike in part only, and that part must not begin within a mark.
     while (!tail.empty() && !OpensTag(tail[0])) tail.remove_prefix(1);
   }
   region.remove_suffix(tail.size());
@@ -177,7 +178,8 @@ std::optional<Core> JsonCore(std::string_view text, size_t from, size_t name) {
   return std::nullopt;
 }
 
-// The name of a call may be part of its id, with its number behind.
+// Drops a number at the front, as in ":0". A template may print a call's id, which is the name with
+// a number behind it, in place of the name.
 std::string_view WithoutNumber(std::string_view text) {
   if (text.size() < 2 || text[0] != ':') return text;
   size_t at = 1;
@@ -213,7 +215,7 @@ std::optional<Core> TaggedCore(std::string_view text, size_t name, size_t name_e
            .starts_with(std::string(key_close) + std::string(kValues[1]))) {
     return std::nullopt;
   }
-  // Between two pairs is the end of one and the beginning of the other.
+  // Between two pairs of key and value is the end of one and the beginning of the other.
   for (size_t split = 1; split < between.size(); ++split) {
     if (!OpensTag(between[split])) continue;
     const std::string_view close = Trimmed(between.substr(0, split));
@@ -262,7 +264,7 @@ void SplitMarks(std::string_view before, std::string_view between, std::string_v
   markup.separator = Mark(between.substr(close, between.size() - open_size - close));
 }
 
-// Whether the markup reads back what the template wrote.
+// Whether a reader with this markup reads back the calls that the template wrote.
 bool Reads(const AnswerMarkup& markup, std::string_view text, int num_calls) {
   AnswerReader reader(std::make_shared<const AnswerMarkup>(markup),
                       {.calls = ReaderOptions::Calls::kWhole});
@@ -278,7 +280,7 @@ bool Reads(const AnswerMarkup& markup, std::string_view text, int num_calls) {
   return true;
 }
 
-// A mark of ordinary words would be found in ordinary texts.
+// Whether a text can be a mark: one of ordinary words would be found in ordinary texts.
 bool IsMark(const std::string& mark) { return mark.find_first_of("<[{|`") != std::string::npos; }
 
 std::optional<CallMarkup> CallsInStyle(const ChatTemplate& chat, const CallStyle& style,
@@ -312,7 +314,7 @@ std::optional<CallMarkup> CallsInStyle(const ChatTemplate& chat, const CallStyle
   if (entry.empty() && calls.separator.empty()) calls.separator = ";";
   for (const std::string& mark : markup.Marks()) {
     if (mark.find("probe") != std::string::npos)
-      return std::nullopt;  // what changes from call to call
+      return std::nullopt;  // a mark must not change from call to call
   }
   if (!Reads(markup, region, 1) || (second && !Reads(markup, region_of_both, 2))) {
     return std::nullopt;
@@ -349,7 +351,8 @@ std::optional<ReasoningMarkup> FindReasoning(const ChatTemplate& chat) {
     if (IsThinking(found.open) && IsThinking(found.close)) return found;
     return std::nullopt;
   }
-  // Others have no field for it, but drop it from the content, or begin it themselves.
+  // Templates without a field for reasoning may drop it from the content, or begin it in the
+  // prompt.
   const std::string content =
       think.open + "\n" + std::string(kThought) + "\n" + think.close + "\n\n" + std::string(kText);
   const std::string dropped =

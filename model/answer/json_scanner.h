@@ -12,7 +12,7 @@ class JsonScanner {
 
   static constexpr size_t kMaxDepth = 100;
 
-  // No more may be pushed after kDone and kError.
+  // Takes the next character. None may be pushed after kDone and kError.
   Result Push(char c);
   // Whether the character that was pushed last must be escaped in a text that others parse.
   bool NeedsEscape(char c) const {
@@ -21,13 +21,13 @@ class JsonScanner {
 
  private:
   enum class State {
-    kFirst,       // the value itself
-    kValue,       // after ':' and ','
-    kValueOrEnd,  // after '['
-    kKey,         // after ',' in an object
-    kKeyOrEnd,    // after '{'
+    kFirst,       // the first character of the value itself
+    kValue,       // expects a value, after ':' or ','
+    kValueOrEnd,  // expects a value or ']', after '['
+    kKey,         // expects a key, after ',' in an object
+    kKeyOrEnd,    // expects a key or '}', after '{'
     kColon,
-    kNext,  // ',' or the end
+    kNext,  // expects ',' or the end of the array or object
     kString,
     kEscape,
     kHex,
@@ -47,7 +47,7 @@ class JsonScanner {
   std::string scalar_;
 };
 
-// `c` as it must be written in a string of JSON.
+// The character `c` as it must be written in a string of JSON.
 std::string EscapedControl(char c);
 
 }  // namespace tandem

@@ -5,12 +5,12 @@
 
 namespace tandem {
 
-// kMore: it may become one with more text.
+// Whether a text is a mark. kMore: it may become one with more text.
 enum class Match { kNo, kMore, kYes };
 
 bool IsSpace(char c);
 size_t SkipSpace(std::string_view text, size_t at);
-// The end of text[0, end) without the white space before it.
+// The end of text[0, end) once the white space at its end is removed.
 size_t TrimSpace(std::string_view text, size_t end);
 std::string_view Trimmed(std::string_view text);
 
@@ -21,11 +21,11 @@ Match MatchMark(std::string_view text, size_t& at, std::string_view mark);
 
 struct FoundMark {
   Match match = Match::kNo;
-  size_t begin = 0;  // of the mark, or of what may become one; the text's size for kNo
-  size_t end = 0;    // for kYes
+  size_t begin = 0;  // where the mark, or what may become it, begins; text.size() for kNo
+  size_t end = 0;    // end of the mark; only for kYes
 };
-// The first place from which the text is the mark, or may become it. The mark is not empty and does not
-// begin with white space.
+// Finds the first place from which the text is the mark, or may become it with more text. The mark
+// is not empty and does not begin with white space.
 FoundMark FindMark(std::string_view text, std::string_view mark);
 
 }  // namespace tandem

@@ -1,5 +1,6 @@
-// The declarative form of transformers: fields of a message, each with what opens and closes it and
-// how its text is read. What maps onto marks is taken.
+// Reads the declarative form of transformers (response_template): fields of a message, each with
+// what opens and closes it and how its text is read. Only fields that marks can express are
+// supported.
 #include <algorithm>
 #include <cctype>
 #include <string>
@@ -39,7 +40,8 @@ absl::Status CheckKeys(const Json& object, const std::string& path,
   return absl::OkStatus();
 }
 
-// A part of a regular expression: a text with any white space where it has a space, or a group.
+// A part of a regular expression: a fixed text, in which a space stands for any white space, or a
+// group.
 struct PatternPart {
   std::string text;
   std::string group;
@@ -104,7 +106,7 @@ class PatternReader {
       text += c;
       ++at_;
     }
-    // A repeated character is no text.
+    // A character that is repeated is not part of a fixed text.
     if (at_ < pattern_.size() && std::string_view("*+?{").find(pattern_[at_]) != kNone) {
       return Refuse();
     }
@@ -137,7 +139,8 @@ class PatternReader {
   size_t at_ = 0;
 };
 
-// Field `open` or `close` of a field, as a text or a pattern; nothing where there is neither.
+// Reads what opens or closes a field (`name` is "open" or "close"), as a text or a pattern; empty
+// where the field has neither.
 absl::StatusOr<std::vector<PatternPart>> ReadDelimiter(const Json& field, const std::string& path,
                                                        const std::string& name) {
   const Json* text = Find(field, name.c_str());
@@ -153,7 +156,7 @@ absl::StatusOr<std::vector<PatternPart>> ReadDelimiter(const Json& field, const 
     return PatternReader(pattern->get_ref<const std::string&>(), path + "." + name + "_pattern")
         .Read();
   }
-  // A list names alternatives. The end of the answer ends every field, and need not be named.
+  // A list names alternative texts. The end of the answer ends every field, so "eos" is left out.
   std::vector<std::string> texts;
   if (text != nullptr && text->is_string()) texts.push_back(text->get<std::string>());
   if (text != nullptr && text->is_array()) {
@@ -185,7 +188,8 @@ absl::StatusOr<ReasoningMarkup> ReadThinking(const Json& field, const std::strin
   return markup;
 }
 
-// Where the transform takes a part of the call from: "{content}", a field of it, a group.
+// Checks where the transform takes the parts of a call from: "{content}", a field of it, or a
+// group.
 absl::Status CheckTransform(const Json& field, const std::string& path, Form form) {
   const Json* transform = Find(field, "transform");
   if (transform == nullptr) return absl::OkStatus();

@@ -33,7 +33,7 @@ ChatJson SomeTools() {
       .value;
 }
 
-// An assistant calls a tool, whose answer follows.
+// A conversation in which the assistant calls a tool and the tool answers.
 ChatJson ToolConversation(ChatJson content) {
   ChatJson assistant = Message("assistant", std::move(content));
   assistant["tool_calls"] = ParseOrderedJson(R"([{"id": "probe0001", "type": "function",
@@ -52,7 +52,7 @@ std::string ReplaceAll(std::string text, std::string_view old, std::string_view 
   return text;
 }
 
-// A template that treats the role like a made-up one does not know it.
+// Whether the template knows the role "developer". One that treats it like a made-up role does not.
 bool KnowsDeveloper(const ChatProbe& render) {
   constexpr std::string_view kUnknown = "probe-role";
   const auto conversation = [](std::string_view role) {
@@ -76,7 +76,7 @@ ChatAbilities ProbeTemplate(const ChatProbe& render) {
   ChatJson parts = ChatJson::array();
   parts.push_back(part);
   const auto with_parts = render(Conversation({Message("user", parts)}), ChatJson());
-  // A template that knows strings only prints the list itself.
+  // A template that knows only strings as content prints the list of parts itself.
   abilities.takes_parts =
       Has(with_parts, kText) && !Has(with_parts, "'type'") && !Has(with_parts, "\"type\"");
 

@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-// Finds out what a template takes by giving it small conversations. `render` renders messages and
-// tools as they are.
+// Finds out which forms of messages a template takes by giving it small conversations. `render`
+// renders messages and tools as they are.
 using ChatProbe =
     std::function<absl::StatusOr<std::string>(const ChatJson& messages, const ChatJson& tools)>;
 ChatAbilities ProbeTemplate(const ChatProbe& render);

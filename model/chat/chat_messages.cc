@@ -50,7 +50,7 @@ ChatJson TextPartOf(ChatJson text) {
   return part;
 }
 
-// Lines keep apart what the client gave in several parts.
+// Joins the text parts of a message, with line breaks between them.
 ChatJson JoinContent(const ChatJson& parts) {
   std::string text;
   for (const ChatJson& part : parts) {
@@ -85,7 +85,8 @@ void AdaptContent(ChatJson& message, const ChatAbilities& abilities) {
   if (!abilities.takes_parts) content = JoinContent(content);
 }
 
-// OpenAI's API has the arguments as JSON in a string, and most templates print them as objects.
+// Turns the arguments of tool calls into objects. OpenAI's API has them as JSON in a string, and
+// most templates print them as objects.
 absl::Status AdaptToolCalls(ChatJson& message) {
   const auto calls = message.find("tool_calls");
   if (calls == message.end() || !calls->is_array()) return absl::OkStatus();
@@ -105,7 +106,8 @@ absl::Status AdaptToolCalls(ChatJson& message) {
   return absl::OkStatus();
 }
 
-// Templates read reasoning under one of three names.
+// Copies a message's reasoning, which clients give under one of three names, to the names that
+// templates read.
 void NameReasoning(ChatJson& message) {
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     const auto at = message.find(name);

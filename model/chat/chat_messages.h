@@ -14,9 +14,9 @@ namespace tandem {
 struct ChatAbilities {
   bool takes_strings = true;           // {"content": "text"}
   bool takes_parts = false;            // {"content": [{"type": "text", "text": "text"}]}
-  bool knows_developer = false;        // the role
-  bool takes_null_content = false;     // beside tool calls
-  bool wants_argument_objects = true;  // of tool calls, instead of JSON in a string
+  bool knows_developer = false;        // the role "developer"
+  bool takes_null_content = false;     // "content": null beside tool calls
+  bool wants_argument_objects = true;  // arguments of tool calls as objects, not as strings
 };
 
 // Checks the messages of a request. INVALID_ARGUMENT names the message and the field.
@@ -26,8 +26,8 @@ absl::Status CheckMessages(const ChatJson& messages);
 // templates read reasoning from.
 absl::StatusOr<ChatJson> AdaptMessages(ChatJson messages, const ChatAbilities& abilities);
 
-// Appends to the content of the last message. INVALID_ARGUMENT when it has none. Returns the content
-// without what was appended.
+// Appends `text` to the content of the last message. Returns that content as it was before.
+// INVALID_ARGUMENT when the message has no content.
 absl::StatusOr<std::string> AppendToLastContent(ChatJson& messages, std::string_view text);
 
 }  // namespace tandem

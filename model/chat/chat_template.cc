@@ -20,9 +20,10 @@ using jinja::Value;
 
 // A step takes about 40 ns, so that a loop without end is refused after 20 ms.
 constexpr int64_t kBaseSteps = 500'000;
-constexpr int64_t kStepsPerNode = 256;  // of the input's JSON
+constexpr int64_t kStepsPerNode = 256;  // per value in the JSON of the input
 constexpr int64_t kStepsPerByte = 2;
-// It ends with a space, so that a template that trims shows.
+// Marks the end of the last message in a rendered prompt. The tag ends with a space, which shows
+// whether the template trims the content of messages.
 constexpr std::string_view kContinueTag = "CONTINUE_FINAL_MESSAGE_TAG ";
 
 struct Variant {
@@ -51,7 +52,7 @@ std::string_view Stripped(std::string_view text) {
   return text.substr(trimmed.begin, trimmed.end - trimmed.begin);
 }
 
-// Cuts a rendered prompt off where the last message ends.
+// Cuts a rendered prompt off where the last message ends, at kContinueTag.
 absl::Status CutAtTag(std::string_view last_content, Text& text) {
   const std::string_view tag = Stripped(kContinueTag);
   const size_t at = text.view().rfind(tag);
@@ -134,7 +135,7 @@ class JinjaChatTemplate final : public ChatTemplate {
   }
 
  private:
-  // As transformers chooses: with tools, the template for tools.
+  // Chooses a template as transformers does: with tools, the template for tools if there is one.
   const Variant& Choose(const ChatInput& input) const {
     const auto find = [this](std::string_view name) {
       return std::find_if(variants_.begin(), variants_.end(),
@@ -164,7 +165,7 @@ class JinjaChatTemplate final : public ChatTemplate {
       variables.emplace_back(name, Value::String(text));
     }
     if (input.variables.is_object()) {
-      // Not items(), which gives the names as temporaries.
+      // items() would give the names as temporaries, but `variables` refers to them.
       for (const auto& [name, json] : input.variables.get_ref<const ChatJson::object_t&>()) {
         ASSIGN_OR_RETURN(converted, values.Convert(json));
         variables.emplace_back(name, std::move(converted));

@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-// What a chat template renders. JSON objects are printed in the order of their fields, which is why
+// The input of a chat template. JSON objects are printed in the order of their fields, which is why
 // they must be parsed as ordered_json.
 struct ChatInput {
   // An array of at least one message: {"role": "user", "content": "..."}. Content may be a string,
@@ -20,14 +20,14 @@ struct ChatInput {
   nlohmann::ordered_json messages;
   nlohmann::ordered_json tools;      // null, or an array of tools as in OpenAI's API
   nlohmann::ordered_json documents;  // null, or an array of objects
-  // null, or an object of further variables of the template, such as {"enable_thinking": false}.
+  // Null, or an object of further variables of the template, such as {"enable_thinking": false}.
   nlohmann::ordered_json variables;
   // Ends the prompt with the start of an answer of the assistant.
   bool add_generation_prompt = true;
   // Ends the prompt inside of the last message, so that the model continues it. Excludes
   // add_generation_prompt.
   bool continue_final_message = false;
-  // What strftime_now prints, in UTC.
+  // The time that the template function strftime_now prints, in UTC.
   std::chrono::system_clock::time_point now;
 };
 
@@ -58,24 +58,25 @@ class ChatTemplate {
  public:
   virtual ~ChatTemplate() = default;
 
-  // The prompt in parts, each written by the template or taken from the input, adjacent parts never
-  // of the same kind. Tokenize it with Tokenizer::EncodeParts and Template::kOmit, because templates
-  // write the first token (BOS) themselves.
+  // Renders the prompt in parts, each written by the template or taken from the input, adjacent
+  // parts never of the same kind. Tokenize it with Tokenizer::EncodeParts and Template::kOmit,
+  // because templates write the first token (BOS) themselves.
   //
-  // INVALID_ARGUMENT, with a text meant for the client: a message that is not as above, content
-  // other than text, whatever the template itself refuses (raise_exception), a template that fails
-  // with this input or takes more steps or bytes than are allowed.
+  // INVALID_ARGUMENT, with a text meant for the client: a message that is not as ChatInput says,
+  // content other than text, whatever the template itself refuses (raise_exception), a template
+  // that fails with this input or takes more steps or bytes than are allowed.
   virtual absl::StatusOr<std::vector<TextPart>> Render(const ChatInput& input) const = 0;
 
   // Whether the template mentions a variable of this name, such as "tools" or "enable_thinking".
   virtual bool Mentions(std::string_view variable) const = 0;
 };
 
-// INVALID_ARGUMENT for a template that is not Jinja, UNIMPLEMENTED for Jinja that this build does
-// not have; both name the template, line and column.
+// Parses a chat template. INVALID_ARGUMENT for a template that is not Jinja, UNIMPLEMENTED for
+// Jinja that this build does not have; both name the template, line and column.
 absl::StatusOr<std::unique_ptr<ChatTemplate>> ParseChatTemplate(ChatTemplateSource source);
 
-// ReadChatTemplate and ParseChatTemplate.
+// Reads and parses the chat template of a model's folder. Errors as ReadChatTemplate and
+// ParseChatTemplate.
 absl::StatusOr<std::unique_ptr<ChatTemplate>> LoadChatTemplate(
     const std::string& model_dir, const std::string& override_file = "");
 

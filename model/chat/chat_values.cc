@@ -11,7 +11,8 @@ namespace {
 
 using jinja::Value;
 
-// A role that the client makes up could complete a control token of the template's.
+// Whether a role is one that every model knows. A role that the client makes up could complete a
+// control token of the template.
 bool IsKnownRole(const std::string& role) {
   constexpr std::string_view kRoles[] = {"system",    "user",     "assistant", "tool",
                                          "developer", "function", "tool_call", "tool_response",

@@ -9,12 +9,12 @@
 
 namespace tandem {
 
-// The values that a template sees of JSON from a request: all their texts are marked as input, but
-// for the roles of messages that every model knows, because some templates build control tokens
-// of them. Counts what it converts.
+// Turns JSON from a request into values for a template. All their texts are marked as input, except
+// for the roles of messages that every model knows, because some templates build control tokens of
+// them. Counts what it converts.
 class ChatValues {
  public:
-  // INVALID_ARGUMENT when the JSON is nested too deeply.
+  // Converts one JSON value. INVALID_ARGUMENT when it is nested too deeply.
   absl::StatusOr<jinja::Value> Convert(const ChatJson& json);
   absl::StatusOr<jinja::Value> ConvertMessages(const ChatJson& messages);
 

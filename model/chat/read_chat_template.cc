@@ -13,7 +13,7 @@ using ConfigJson = nlohmann::json;
 
 constexpr size_t kMaxConfigBytes = size_t{64} << 20;
 
-// Nothing when there is no such file.
+// Reads a file. Nothing when there is no such file.
 absl::StatusOr<std::optional<std::string>> ReadFile(const std::string& path, size_t max_bytes) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::optional<std::string>();
@@ -29,7 +29,7 @@ absl::StatusOr<std::optional<std::string>> ReadFile(const std::string& path, siz
   return std::optional<std::string>(std::move(text));
 }
 
-// "<s>", or {"content": "<s>", ...}.
+// The text of a special token, which is written "<s>" or {"content": "<s>", ...}.
 std::optional<std::string> TokenText(const ConfigJson& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_object()) return std::nullopt;
@@ -52,7 +52,7 @@ void ReadSpecialTokens(const ConfigJson& config, ChatTemplateSource& source) {
   }
 }
 
-// A template, or [{"name": "default", "template": "..."}, ...].
+// Reads one template, or several of the form [{"name": "default", "template": "..."}, ...].
 absl::Status ReadTemplates(const ConfigJson& value, ChatTemplateSource& source) {
   if (value.is_string()) {
     source.templates.push_back({"default", value.get<std::string>()});

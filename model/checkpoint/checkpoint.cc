@@ -115,7 +115,7 @@ void Checkpoint::Forget(const CheckpointTensor& tensor) const {
   const auto first = reinterpret_cast<uintptr_t>(tensor.bytes.data());
   const uintptr_t begin = (first + page - 1) / page * page;
   const uintptr_t end = (first + tensor.bytes.size()) / page * page;
-  // This is advice: if the system ignores it, only memory is lost.
+  // madvise is only advice: if the system ignores it, only memory is lost.
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 

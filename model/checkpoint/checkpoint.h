@@ -17,7 +17,7 @@ namespace tandem {
 
 // One tensor of a checkpoint: a row-major view of a mapped file.
 struct CheckpointTensor {
-  DType dtype = DType::kF32;  // f32 | f16 | bf16 | i8
+  DType dtype = DType::kF32;  // f32 | f16 | bf16 | f8e4m3 | i8
   std::vector<int64_t> shape;
   std::span<const std::byte> bytes;
 };
@@ -27,19 +27,19 @@ struct CheckpointTensor {
 // Thread-safe after Open.
 class Checkpoint {
  public:
-  // NOT_FOUND when neither file is there; errors name the file.
+  // Maps the files of a directory. NOT_FOUND when neither file is there; errors name the file.
   static absl::StatusOr<std::unique_ptr<Checkpoint>> Open(const std::string& directory);
 
-  // NOT_FOUND with the name.
+  // The tensor of that name. NOT_FOUND quotes the name.
   absl::StatusOr<CheckpointTensor> Find(std::string_view name) const;
   bool Contains(std::string_view name) const;
   std::vector<std::string> Names() const;
   // The sum of the sizes of all tensors.
   uint64_t total_bytes() const { return total_bytes_; }
-  // The dtype of most bytes of the tensors that are floats.
+  // The dtype that most bytes of the float tensors have.
   DType PrevalentDType() const;
-  // Tells the system that these bytes are not needed again soon, so that packed weights replace the
-  // mapped ones in resident memory.
+  // Tells the system that the tensor's bytes are not needed again soon, so that packed weights
+  // replace the mapped ones in resident memory.
   void Forget(const CheckpointTensor& tensor) const;
 
  private:

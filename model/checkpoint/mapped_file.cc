@@ -24,12 +24,12 @@ absl::Status SystemError(const std::string& path, std::string_view what) {
   return FailedPrecondition("{}: cannot {}: {}", path, what, std::strerror(error));
 }
 
-// The mapped files, for a signal handler: that may neither lock nor allocate. A file beyond the
-// table is not named.
+// A table of the mapped files that a signal handler can read: it may neither lock nor allocate.
+// When the table is full, further files are not named in its error message.
 struct MappedRange {
   std::atomic<const std::byte*> begin = nullptr;  // null: free. Set last, cleared first
   std::atomic<size_t> size = 0;
-  std::atomic<const char*> path = nullptr;  // kept until the place is taken again
+  std::atomic<const char*> path = nullptr;  // kept until the entry is reused
 };
 constinit std::array<MappedRange, 1024> mapped_ranges;
 
@@ -55,7 +55,7 @@ void WriteText(const char* text) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
 }
 
-// Only calls that are safe in a signal handler.
+// The handler of SIGBUS. Makes only calls that are safe in a signal handler.
 void OnReadFault(int signal, siginfo_t* info, void*) {
   const auto* at = static_cast<const std::byte*>(info->si_addr);
   for (const MappedRange& range : mapped_ranges) {
@@ -68,7 +68,7 @@ void OnReadFault(int signal, siginfo_t* info, void*) {
         "the whole file there and start again\n");
     _exit(1);
   }
-  ::signal(signal, SIG_DFL);  // the same access fails again when this returns
+  ::signal(signal, SIG_DFL);  // the access fails again once this handler returns
 }
 
 }  // namespace

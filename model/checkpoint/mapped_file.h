@@ -13,7 +13,7 @@ namespace tandem {
 // process cut the file short or the disk fails, end this process (ExplainReadFaults).
 class MappedFile {
  public:
-  // NOT_FOUND or FAILED_PRECONDITION with the path and the system's reason.
+  // Maps the file. NOT_FOUND or FAILED_PRECONDITION with the path and the system's reason.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile() = default;

@@ -161,7 +161,7 @@ absl::Status ReadLlama3Scaling(const FieldReader& fields, const FieldReader& sca
   return absl::OkStatus();
 }
 
-// `name` is the field with the parameters of the rotary embedding.
+// Reads the parameters of the rotary embedding from the field `name`.
 absl::Status ReadRopeObject(const FieldReader& fields, const char* name, ModelConfig& config) {
   const Json& object = *fields.Find(name);
   if (!object.is_object()) {
@@ -201,7 +201,7 @@ absl::Status ReadRope(const FieldReader& fields, ModelConfig& config) {
   if (partial != 1) {
     return Unimplemented("partial_rotary_factor is {}: this build rotates whole heads", partial);
   }
-  // transformers 4 writes rope_scaling and 5 writes rope_parameters; both read the former first.
+  // transformers 4 writes rope_scaling and 5 writes rope_parameters; both read rope_scaling first.
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
     if (fields.Has(name)) return ReadRopeObject(fields, name, config);
   }
@@ -233,7 +233,8 @@ absl::StatusOr<LayerKinds> ReadLayerTypes(const FieldReader& fields, const Model
   return types->front() == "full_attention" ? LayerKinds::kAllFull : LayerKinds::kAllSliding;
 }
 
-// An absent field means 4096, as in the first Mistral and in transformers; null means no window.
+// Reads sliding_window. An absent field means 4096, as in the first Mistral and in transformers;
+// null means no window.
 absl::StatusOr<int32_t> WindowOrDefault(const FieldReader& fields) {
   const bool is_null = fields.HasKey("sliding_window") && !fields.Has("sliding_window");
   return fields.IntOr("sliding_window", kPositions, is_null ? 0 : 4096);
@@ -319,8 +320,9 @@ absl::Status ReadDType(const FieldReader& fields, ModelConfig& config) {
   return absl::OkStatus();
 }
 
-// Families that are not computed here (Mamba and its hybrids) write Infinity into their configs,
-// which is no JSON: then the status names the family, which says more than the number does.
+// Parses config.json. Families that are not computed here (Mamba and its hybrids) write Infinity
+// into it, which is no JSON: then the status names the family, which says more than the number
+// does.
 absl::StatusOr<Json> ParseConfigJson(std::string_view json) {
   absl::StatusOr<Json> object = ParseStrictJson(json);
   if (object.ok()) return object;

@@ -19,7 +19,8 @@ struct RopeConfig {
   float theta = 10000;
   RopeScaling scaling = RopeScaling::kNone;
   float factor = 1;
-  // llama3 only. Source: Llama 3.1 model card; transformers modeling_rope_utils (llama3).
+  // The parameters of the llama3 scaling. Source: Llama 3.1 model card; transformers
+  // modeling_rope_utils (llama3).
   float low_freq_factor = 1;
   float high_freq_factor = 4;
   int32_t original_max_position_embeddings = 0;
@@ -40,13 +41,13 @@ struct ModelConfig {
   float rms_norm_eps = 1e-5f;
   RopeConfig rope;
   int32_t sliding_window = 0;  // positions that a query sees, including its own; 0: all
-  bool qkv_bias = false;       // Qwen2, or attention_bias
-  bool output_bias = false;    // attention_bias of Llama
-  bool qk_norm = false;        // Qwen3
+  bool qkv_bias = false;       // set for Qwen2, or by attention_bias
+  bool output_bias = false;    // set by attention_bias of Llama
+  bool qk_norm = false;        // set for Qwen3
   bool tie_word_embeddings = false;
-  std::optional<QuantizedWeights> quantized_weights;  // as quantization_config says
-  // torch_dtype, which activations and KV follow; weights are kept in each tensor's own dtype.
-  // Without torch_dtype bf16, until AdoptDType replaces it.
+  std::optional<QuantizedWeights> quantized_weights;  // nothing: not quantised
+  // torch_dtype of config.json, which activations and KV follow; weights are kept in each tensor's
+  // own dtype. Without torch_dtype it is bf16, until AdoptDType replaces it.
   DType dtype = DType::kBF16;
   bool names_dtype = false;            // config.json has torch_dtype
   std::vector<int32_t> eos_token_ids;  // of generation_config.json, or else of config.json
@@ -60,12 +61,12 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json);
 
 // Replaces the eos ids of `config` by those of a generation_config.json, as transformers does;
 // nothing else of the file counts here. A file without eos ids changes nothing, since a model that
-// never ends its answers is no use to a server. Total over any bytes. INVALID_ARGUMENT as above;
-// the ids are then incomplete.
+// never ends its answers is no use to a server. Accepts any bytes. INVALID_ARGUMENT as for
+// ParseModelConfig; the ids are then incomplete.
 absl::Status ApplyGenerationConfig(std::string_view json, ModelConfig& config);
 
-// config.json, with the eos ids of generation_config.json where that has some. Errors name the
-// path.
+// Loads config.json, with the eos ids of generation_config.json where that has some. Errors name
+// the path.
 absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& directory);
 
 // Where config.json has no torch_dtype, takes the dtype that most bytes of the weights have.

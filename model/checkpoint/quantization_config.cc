@@ -30,14 +30,14 @@ absl::Status MustBeAbsent(const FieldReader& fields, std::string_view name) {
   return fields.Has(name) ? Refused(fields, name) : absl::OkStatus();
 }
 
-// The object of that name, or an error.
+// The field `name`, or an error where it is not an object.
 absl::StatusOr<const Json*> Object(const FieldReader& fields, std::string_view name) {
   const Json* value = fields.Find(name);
   if (value == nullptr || !value->is_object()) return Refused(fields, name);
   return value;
 }
 
-// The outputs and inputs that share a scale: [outputs, inputs].
+// Reads how many outputs and inputs of a weight share a scale: [outputs, inputs].
 absl::Status ReadBlock(const FieldReader& fields, std::string_view name,
                        QuantizedWeights& weights) {
   const Json* block = fields.Find(name);
@@ -53,7 +53,7 @@ absl::Status ReadBlock(const FieldReader& fields, std::string_view name,
   return absl::OkStatus();
 }
 
-// How the weights of a group of layers are kept.
+// Reads how the weights of a group of layers are quantised.
 absl::Status ReadWeights(const FieldReader& fields, QuantizedWeights& weights) {
   RETURN_IF_ERROR(MustBe(fields, "num_bits", 8));
   RETURN_IF_ERROR(MustBe(fields, "type", weights.dtype == DType::kI8 ? "int" : "float"));
@@ -65,8 +65,8 @@ absl::Status ReadWeights(const FieldReader& fields, QuantizedWeights& weights) {
   return is_read ? absl::OkStatus() : Refused(fields, "strategy");
 }
 
-// Scales of activations that are known beforehand are tensors of the checkpoint; of integers there would be
-// zero points, too.
+// Reads how activations are quantised. Scales of activations that are known beforehand are tensors
+// of the checkpoint. For integers they are refused, because there would be zero points, too.
 absl::Status ReadActivations(const FieldReader& group, QuantizedWeights& weights) {
   RETURN_IF_ERROR(MustBeAbsent(group, "output_activations"));
   if (!group.Has("input_activations")) return absl::OkStatus();
@@ -101,8 +101,9 @@ absl::StatusOr<QuantizedWeights> ReadCompressedTensors(const FieldReader& fields
   return weights;
 }
 
-// As Qwen and DeepSeek publish their checkpoints: a scale per block, whose tensor is named the inverse of what
-// a weight was multiplied with when it was rounded; or, without blocks, one per tensor.
+// Reads the form in which Qwen and DeepSeek publish fp8 checkpoints: one scale per block, in a
+// tensor that is named the inverse of the factor by which the weights were multiplied before
+// rounding; or, without blocks, one scale per tensor.
 absl::StatusOr<QuantizedWeights> ReadFp8(const FieldReader& fields) {
   QuantizedWeights weights;
   weights.dtype = DType::kF8E4M3;

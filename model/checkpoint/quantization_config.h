@@ -12,21 +12,21 @@ namespace tandem {
 
 // How a checkpoint keeps the weights of its linear layers: codes of 8 bits with scales.
 struct QuantizedWeights {
-  DType dtype = DType::kI8;  // of the codes: i8 or f8e4m3
-  // The scales of the weight NAME are the tensor NAME with this behind it.
+  DType dtype = DType::kI8;  // the type of the codes: i8 or f8e4m3
+  // The scales of the weight NAME are the tensor whose name is NAME with this suffix.
   std::string scale_suffix = "_scale";
-  // So many outputs and inputs share a scale. 0: how many do, the shape of the scales says.
+  // How many outputs and inputs of a weight share a scale. 0: the shape of the scales tells.
   int32_t block_outputs = 0;
   int32_t block_inputs = 0;
-  // Layers have scales for their inputs, too, as NAME.input_scale. How activations would be rounded as the
-  // model runs is not followed.
+  // Whether layers also have scales for their inputs, as NAME.input_scale. They are not used: this
+  // build does not round activations as the checkpoint asks.
   bool has_input_scales = false;
 };
 
-// What `quantization_config` of a config.json says, as compressed-tensors writes it, or as fp8 checkpoints do
-// that carry their format's own name; nothing where there is no such field. Which tensors are quantised,
-// their own types say. UNIMPLEMENTED names the method, format or option that this build does not read, with
-// what it does read.
+// Reads `quantization_config` of a config.json, in the form of compressed-tensors or of
+// quant_method "fp8"; nothing where there is no such field. Which tensors are quantised follows
+// from their own types. UNIMPLEMENTED names the method, format or option that this build does not
+// read, with what it does read.
 absl::StatusOr<std::optional<QuantizedWeights>> ReadQuantization(const FieldReader& config);
 
 }  // namespace tandem

@@ -6,8 +6,8 @@
 namespace tandem {
 namespace {
 
-// Divides the frequency by `factor` for long wavelengths, keeps it for short ones, and interpolates
-// in between.
+// The llama3 scaling: divides the frequency by `factor` for long wavelengths, keeps it for short
+// ones, and interpolates in between.
 float Llama3Frequency(const RopeConfig& rope, float frequency) {
   const float context = static_cast<float>(rope.original_max_position_embeddings);
   const float wavelength = 2 * std::numbers::pi_v<float> / frequency;

@@ -70,7 +70,7 @@ std::optional<uint64_t> ByteCount(DType dtype, std::span<const int64_t> shape) {
   return count;
 }
 
-// One entry of the header; `data_begin` is where the data starts in the file.
+// Parses one entry of the header; `data_begin` is where the data starts in the file.
 absl::StatusOr<SafetensorsEntry> ParseEntry(const std::string& name, const Json& value,
                                             uint64_t data_begin, uint64_t file_size) {
   if (!value.is_object()) return InvalidArgument("{}, not an object", Shown(value));

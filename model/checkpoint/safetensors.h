@@ -23,7 +23,7 @@ struct SafetensorsEntry {
 // Parses the header of a safetensors file: 8 bytes little-endian header length, a JSON object of
 // name -> {dtype, shape, data_offsets}, then the data. Accepts any bytes. Every offset is checked
 // against `file_size`. INVALID_ARGUMENT names the tensor and the numbers; UNIMPLEMENTED a dtype
-// that is not F32, F16 or BF16.
+// other than F32, F16, BF16, F8_E4M3 and I8.
 // Source: https://github.com/huggingface/safetensors (format description).
 absl::StatusOr<std::vector<SafetensorsEntry>> ParseSafetensorsHeader(
     std::span<const std::byte> head, uint64_t file_size);

@@ -35,7 +35,8 @@ size_t SkipSpaceAfter(std::string_view text, size_t end) {
   return end;
 }
 
-// Whether the text could be a word or a run of white space, which ▁ stands for in some vocabularies.
+// Whether the text has only characters of words and white space, which ▁ stands for in some
+// vocabularies.
 bool IsPlain(std::string_view text) {
   constexpr int32_t kSpaceMark = 0x2581;
   while (!text.empty()) {
@@ -155,7 +156,7 @@ std::vector<AddedTokenPart> AddedTokens::Find(std::string_view text, Stage stage
     const size_t begin = token.lstrip
                              ? std::max(SkipSpaceBefore(text, match->begin, covered), covered)
                              : match->begin;
-    // The previous token may have included this white space already.
+    // The added token before this one may have included the white space between them already.
     const size_t end =
         token.rstrip ? SkipSpaceAfter(text, std::max(match->end, covered)) : match->end;
     if (covered < begin) parts.push_back({covered, begin, std::nullopt});

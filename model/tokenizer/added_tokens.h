@@ -40,7 +40,7 @@ struct AddedTokenPart {
 // The added_tokens of a tokenizer.json. Immutable and thread-safe.
 class AddedTokens {
  public:
-  // `value` is the field added_tokens; null stands for none.
+  // Parses `value`, the field added_tokens of a tokenizer.json; null stands for none.
   static absl::StatusOr<AddedTokens> FromJson(const nlohmann::json* value, int32_t id_limit,
                                               const Normalizer& normalizer);
 
@@ -64,7 +64,7 @@ class AddedTokens {
       size_t end;
       size_t token;
     };
-    // `allows` says of a match whether it may be one.
+    // `allows` decides whether a match that was found counts.
     template <typename Allows>
     std::optional<Match> FindFrom(std::string_view text, size_t from, const Allows& allows) const;
 

@@ -11,7 +11,7 @@ namespace {
 constexpr int32_t kNone = -1;
 constexpr std::string_view kSpaceMark = "\u2581";
 
-// Whether `token` has a space mark after another character.
+// Whether `token` has the space mark ▁ after another character.
 bool HasInnerSpaceMark(std::string_view token) {
   while (token.substr(0, kSpaceMark.size()) == kSpaceMark) token.remove_prefix(kSpaceMark.size());
   return token.find(kSpaceMark) != std::string_view::npos;

@@ -37,21 +37,22 @@ class Bpe {
     std::vector<std::pair<std::string, std::string>> merges;  // best rank first
   };
 
-  // INVALID_ARGUMENT when a merge or the unknown token is not in the vocabulary.
+  // Builds the encoder of a vocabulary. INVALID_ARGUMENT when a merge or the unknown token is not
+  // in the vocabulary.
   static absl::StatusOr<std::unique_ptr<const Bpe>> Create(Vocabulary vocabulary, Options options);
 
   // Working memory of Encode, reused from word to word.
   struct Scratch {
     struct Symbol {
       int32_t id;
-      int32_t previous;  // indices, -1 at the ends
+      int32_t previous;  // index of a symbol, -1 at the end; `next` likewise
       int32_t next;
       bool alive;
     };
     struct Candidate {
       uint32_t rank;
       int32_t position;
-      int32_t left_id;  // the pair when the candidate was pushed
+      int32_t left_id;  // id of the left symbol when the candidate was pushed
       int32_t right_id;
       int32_t id;  // the merged token
     };
@@ -67,7 +68,7 @@ class Bpe {
   // of an unknown token.
   bool CoversAllText() const;
 
-  std::optional<int32_t> Find(std::string_view token) const;  // in the vocabulary's spelling
+  std::optional<int32_t> Find(std::string_view token) const;  // token as the vocabulary spells it
   const std::vector<std::pair<std::string, int32_t>>& tokens() const { return tokens_; }
 
  private:

@@ -13,14 +13,14 @@ struct ByteRange {
   size_t end;
 };
 
-// `ranges` are sorted and disjoint.
+// Whether one of `ranges`, which are sorted and disjoint, overlaps [begin, end).
 inline bool Overlaps(std::span<const ByteRange> ranges, size_t begin, size_t end) {
   const auto first = std::partition_point(
       ranges.begin(), ranges.end(), [&](const ByteRange& range) { return range.end <= begin; });
   return first != ranges.end() && first->begin < end;
 }
 
-// What of `ranges` is in [begin, end), counted from `begin`.
+// The parts of `ranges` that are in [begin, end), with offsets counted from `begin`.
 inline std::vector<ByteRange> Within(std::span<const ByteRange> ranges, size_t begin, size_t end) {
   std::vector<ByteRange> inside;
   auto range = std::partition_point(ranges.begin(), ranges.end(),

@@ -102,8 +102,8 @@ class ReplaceStep : public DecodeStep {
   const std::string content_;
 };
 
-// Replaces space marks by spaces. In the first token the marks are removed if encoding prepends
-// one.
+// Replaces space marks by spaces. In the first token the marks are removed instead if encoding
+// prepends a mark to the text.
 class MetaspaceStep : public DecodeStep {
  public:
   enum class First : uint8_t { kDropMarks, kKeepMarks };
@@ -133,7 +133,7 @@ class MetaspaceStep : public DecodeStep {
   bool at_start_ = true;
 };
 
-// What stands for a decoder where there is none: a space between every two tokens.
+// The step for a tokenizer.json without a decoder: a space between every two tokens.
 class SpaceBetweenStep : public DecodeStep {
  public:
   void Push(std::string_view token, std::vector<std::string>& out) override {
@@ -162,7 +162,7 @@ bool EndsWith(std::string_view text, std::string_view suffix) {
   return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
 }
 
-// Strips each token.
+// Strips a character from the start and the end of each token.
 class StripTokenStep : public DecodeStep {
  public:
   explicit StripTokenStep(StripLimits limits) : limits_(std::move(limits)) {}
@@ -186,7 +186,8 @@ class StripTokenStep : public DecodeStep {
   const StripLimits limits_;
 };
 
-// Strips the text that all tokens form together. Text that may be its end is held back.
+// Strips a character from the start and the end of the text that all tokens form together. Text
+// that may be its end is held back.
 class StripTextStep : public DecodeStep {
  public:
   explicit StripTextStep(StripLimits limits)

@@ -24,7 +24,8 @@ class DecodeStep {
 // The decoder of a tokenizer.json: a chain of steps over a stream of tokens.
 class Decoder {
  public:
-  // `value` is the field `path`; null stands for none: the tokens with a space between them.
+  // Parses `value`, the decoder at `path` of a tokenizer.json. Null stands for no decoder: the
+  // tokens with a space between them.
   static absl::StatusOr<Decoder> FromJson(const nlohmann::json* value, std::string path);
 
   // The state of decoding one text. Thread: one at a time. It may outlive the decoder.

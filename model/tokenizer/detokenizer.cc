@@ -62,7 +62,7 @@ std::string StopStringMatcher::Pass(std::string_view piece) {
   return TakeSettled();
 }
 
-// The text that begins no stop string, which is not held any more.
+// Removes from the held text what cannot be the beginning of a stop string, and returns it.
 std::string StopStringMatcher::TakeSettled() {
   size_t open = 0;
   for (const std::string& stop : stop_strings_) open = std::max(open, OpenPrefix(held_, stop));

@@ -42,8 +42,8 @@ class StopStringMatcher {
     std::string stop;      // the stop string that matched
   };
   Result Push(std::string_view piece);
-  // The same for a piece that may begin a stop string, but in which none is looked for: one that ends
-  // with a later piece still matches.
+  // As Push, for a piece that may begin a stop string, but in which none is looked for: a stop
+  // string that ends with a later piece still matches.
   std::string Pass(std::string_view piece);
   // Returns the text that was held back, at the end of the stream.
   std::string Flush();

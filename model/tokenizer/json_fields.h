@@ -18,17 +18,17 @@ class JsonFields {
  public:
   using Json = nlohmann::json;
 
-  // INVALID_ARGUMENT when `value` is not an object.
+  // The fields of `value`. INVALID_ARGUMENT when it is not an object.
   static absl::StatusOr<JsonFields> Of(const Json& value, std::string path);
 
-  // UNIMPLEMENTED for the first field that is not in `known`.
+  // Refuses unknown fields: UNIMPLEMENTED for the first one that is not in `known`.
   absl::Status RefuseOthers(std::initializer_list<std::string_view> known) const;
 
-  // Null when the field is missing or null.
+  // The value of the field; null when the field is missing or null.
   const Json* Find(std::string_view key) const;
 
-  // INVALID_ARGUMENT when the field is missing or of another type. The overloads with a default
-  // return it for a missing or null field.
+  // The field as a value of one type. INVALID_ARGUMENT when it is missing or of another type. The
+  // overloads with a default return it for a missing or null field.
   absl::StatusOr<const Json*> Array(std::string_view key) const;
   absl::StatusOr<JsonFields> Object(std::string_view key) const;
   absl::StatusOr<std::string> String(std::string_view key) const;
@@ -50,7 +50,7 @@ class JsonFields {
 // A short form of `value` for an error message.
 std::string Excerpt(const nlohmann::json& value);
 
-// UNIMPLEMENTED for a `depth` beyond what sequences of steps within sequences may have.
+// UNIMPLEMENTED when `depth` says that sequences of steps are nested too deeply.
 absl::Status CheckDepth(int depth, std::string_view path);
 
 // Returns `value` if it is an integer in [0, limit).

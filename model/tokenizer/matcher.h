@@ -20,18 +20,19 @@ class Matcher {
  public:
   using CharacterClass = bool (*)(int32_t code_point);
 
-  // {"Regex": "..."} or {"String": "..."}.
+  // Parses the object {"Regex": "..."} or {"String": "..."}.
   static absl::StatusOr<std::shared_ptr<const Matcher>> FromJson(const JsonFields& fields);
   static absl::StatusOr<std::shared_ptr<const Matcher>> ForRegex(std::string_view pattern);
-  // `text` must not be empty.
+  // Matches the fixed string `text`, which must not be empty.
   static std::shared_ptr<const Matcher> ForString(std::string text);
   // Matches each single character of the class.
   static std::shared_ptr<const Matcher> ForCharacters(CharacterClass in_class);
 
-  // The bytes of every match; nothing where matches differ in length.
+  // The length of every match in bytes; nothing where matches differ in length.
   std::optional<size_t> MatchBytes() const;
 
-  // Appends the parts of `text`, which must be well-formed UTF-8. The parts cover it in order.
+  // Splits `text`, which must be well-formed UTF-8, into parts that match and parts that do not,
+  // and appends them. The parts cover the text in order.
   absl::Status FindAll(std::string_view text, std::vector<MatchPart>& parts) const;
 
  private:

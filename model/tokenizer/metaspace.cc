@@ -11,7 +11,7 @@ absl::StatusOr<Metaspace::PrependScheme> ParseScheme(const JsonFields& fields) {
   ASSIGN_OR_RETURN(const std::string scheme, fields.String("prepend_scheme", "always"));
   ASSIGN_OR_RETURN(const bool add_prefix_space, fields.Bool("add_prefix_space", true));
   if (!add_prefix_space) {
-    // add_prefix_space: false is the older spelling of the scheme "never".
+    // The field add_prefix_space with the value false is the older spelling of the scheme "never".
     if (fields.Find("prepend_scheme") == nullptr || scheme == "never") return Scheme::kNever;
     return InvalidArgument("{}: {} contradicts add_prefix_space: false",
                            fields.PathOf("prepend_scheme"), scheme);

@@ -8,8 +8,9 @@
 
 namespace tandem {
 
-// The settings of Metaspace, which SentencePiece vocabularies use. Encoding replaces every space by
-// a mark and, depending on the scheme, prepends one to the text; decoding does the reverse.
+// The settings of the step Metaspace, which SentencePiece vocabularies use. Encoding replaces every
+// space by a mark and, depending on the scheme, prepends a mark to the text; decoding does the
+// reverse.
 struct Metaspace {
   enum class PrependScheme : uint8_t { kAlways, kFirst, kNever };
 

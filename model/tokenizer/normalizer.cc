@@ -119,9 +119,11 @@ absl::Status Normalizer::ApplyStep(const Step& step, Result& result) {
 }
 
 std::optional<size_t> Normalizer::MaxShrink() const {
-  // A composed character has at least two bytes and replaces at most four characters of four bytes.
+  // How many times shorter a normal form may be: a composed character has at least two bytes and
+  // replaces at most four characters of four bytes.
   constexpr size_t kOfNormalForm = 8;
-  // A character has at most four bytes, and becomes at least one.
+  // How many times shorter lower case may be: a character has at most four bytes, and becomes at
+  // least one.
   constexpr size_t kOfLowercase = 4;
   size_t shrink = 1;
   for (const Step& step : steps_) {
@@ -137,7 +139,7 @@ std::optional<size_t> Normalizer::MaxShrink() const {
   return shrink;
 }
 
-// Where the ranges of the input are after a step.
+// Where the ranges that came from a request are in the text after a step.
 absl::StatusOr<std::vector<ByteRange>> Normalizer::MapInput(const Step& step, const Result& before,
                                                             const Result& after) {
   std::vector<ByteRange> mapped;

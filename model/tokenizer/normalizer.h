@@ -20,7 +20,7 @@ namespace tandem {
 // The normalizer of a tokenizer.json: a chain of rewrites of one piece of text.
 class Normalizer {
  public:
-  // `value` is the field `path`; null stands for no normalizer.
+  // Parses `value`, the normalizer at `path` of a tokenizer.json; null stands for none.
   static absl::StatusOr<Normalizer> FromJson(const nlohmann::json* value, std::string path);
 
   bool empty() const { return steps_.empty(); }
@@ -33,9 +33,10 @@ class Normalizer {
     bool lost_start = false;  // whether characters at the start were removed
     std::vector<ByteRange> input;
   };
-  // RESOURCE_EXHAUSTED when a pattern hits its match limit or the text grows too large.
-  // `input` are sorted ranges of the text, and of the result afterwards: where a step changes text
-  // across their borders, all of it.
+  // Runs all steps. RESOURCE_EXHAUSTED when a pattern hits its match limit or the text grows too
+  // large. `input` are the sorted ranges of the text that came from a request; the result has them
+  // as ranges of its own text. Where a step changes text across the border of a range, they become
+  // all of the text.
   absl::StatusOr<Result> Apply(std::string_view text, std::span<const ByteRange> input = {}) const;
 
  private:

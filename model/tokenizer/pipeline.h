@@ -28,9 +28,9 @@ struct TokenizerParts {
   Decoder decoder;
 };
 
-// A Tokenizer made of these parts. Added tokens are cut out of the given text; the rest is
-// normalized; further added tokens are cut out of the normalized text; the rest is split into
-// words; and BPE turns each word into ids.
+// A Tokenizer made of the parts of a tokenizer.json. Added tokens are cut out of the given text;
+// the rest is normalized; further added tokens are cut out of the normalized text; the rest is
+// split into words; and BPE turns each word into ids.
 class TokenizerPipeline : public Tokenizer {
  public:
   // The ids of the parts must be consistent, which the parser checks.
@@ -57,7 +57,7 @@ class TokenizerPipeline : public Tokenizer {
   class Stream;
   struct Encoding;
 
-  // `input` are the ranges of the text that came from a request.
+  // Encodes well-formed text. `input` are the ranges of it that came from a request.
   absl::StatusOr<std::vector<int32_t>> EncodeText(std::string_view text,
                                                   std::span<const ByteRange> input,
                                                   const EncodeOptions& options) const;
@@ -66,7 +66,7 @@ class TokenizerPipeline : public Tokenizer {
                                 Encoding& encoding) const;
 
   const TokenizerParts parts_;
-  std::vector<Entry> entries_;  // by id
+  std::vector<Entry> entries_;  // indexed by token id
   absl::flat_hash_map<std::string, int32_t> added_ids_;
 };
 

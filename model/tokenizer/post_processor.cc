@@ -9,7 +9,8 @@ namespace {
 
 constexpr size_t kMaxTemplateIds = 1024;
 
-// The ids of one {"SpecialToken": {"id": NAME}} of a template, from its table special_tokens.
+// Appends the ids of one {"SpecialToken": {"id": NAME}} of a template, from its table
+// special_tokens.
 absl::Status AppendSpecialToken(const JsonFields& fields, const JsonFields& table, int32_t id_limit,
                                 std::vector<int32_t>& ids) {
   ASSIGN_OR_RETURN(const std::string name, fields.String("id"));
@@ -60,7 +61,8 @@ class Parser {
   PostProcessor Take() { return std::move(result_); }
 
  private:
-  // <s> text </s>. The other two fields are about offsets, which are not computed here.
+  // Reads RobertaProcessing: <s> text </s>. The fields trim_offsets and add_prefix_space are about
+  // offsets, which are not computed here.
   absl::Status AppendRoberta(const JsonFields& fields) {
     RETURN_IF_ERROR(
         fields.RefuseOthers({"type", "sep", "cls", "trim_offsets", "add_prefix_space"}));
@@ -80,7 +82,7 @@ class Parser {
                            pair->size() == 2 ? Excerpt(pair->back()) : Excerpt(*pair));
   }
 
-  // A later processor goes around what an earlier one made.
+  // Puts ids around the text. A later processor goes around what an earlier one made.
   absl::Status Surround(const PostProcessor& around, const JsonFields& fields) {
     result_.before.insert(result_.before.begin(), around.before.begin(), around.before.end());
     result_.after.insert(result_.after.end(), around.after.begin(), around.after.end());

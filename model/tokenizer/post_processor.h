@@ -14,7 +14,8 @@ struct PostProcessor {
   std::vector<int32_t> before;
   std::vector<int32_t> after;
 
-  // `value` is the field `path`; null stands for none. Ids are in [0, id_limit).
+  // Parses `value`, the post_processor at `path` of a tokenizer.json; null stands for none. Ids are
+  // in [0, id_limit).
   static absl::StatusOr<PostProcessor> FromJson(const nlohmann::json* value, std::string path,
                                                 int32_t id_limit);
 };

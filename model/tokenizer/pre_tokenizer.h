@@ -33,12 +33,13 @@ struct Piece {
 // encodes one by one.
 class PreTokenizer {
  public:
-  // `value` is the field `path`; null stands for none: the whole piece is one word.
+  // Parses `value`, the pre_tokenizer at `path` of a tokenizer.json; null stands for none: the
+  // whole piece is one word.
   static absl::StatusOr<PreTokenizer> FromJson(const nlohmann::json* value, std::string path);
 
   // Whether the words are bytes for byte-level BPE.
   bool byte_level() const { return byte_level_; }
-  // Whether some text may be in none of the words.
+  // Whether the words may leave out some of the text.
   bool DropsText() const;
 
   // Appends the words of `piece` (none of them empty) to `words`. RESOURCE_EXHAUSTED when a pattern
@@ -82,7 +83,8 @@ class PreTokenizer {
 
   std::vector<Step> steps_;
   bool byte_level_ = false;
-  // Steps follow ByteLevel, which see what it has written; Run reads the bytes back from that.
+  // Whether steps follow ByteLevel. They see the characters that stand for bytes, and Run turns
+  // these back into bytes at the end.
   bool written_bytes_ = false;
 };
 

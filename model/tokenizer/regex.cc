@@ -88,8 +88,8 @@ absl::Status Regex::FindAll(std::string_view text, std::vector<MatchPart>& parts
   size_t from = 0;
   std::optional<size_t> last_match_end;
   while (from <= text.size()) {
-    // The text is known to be well-formed. Without this flag PCRE2 validates all of it in each
-    // match.
+    // The text is known to be well-formed. Without PCRE2_NO_UTF_CHECK, PCRE2 validates all of it in
+    // each match.
     constexpr uint32_t kOptions = PCRE2_NO_UTF_CHECK;
     int count = pcre2_match(program_->code.get(), subject, text.size(), from, kOptions, match.get(),
                             context.get());

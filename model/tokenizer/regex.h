@@ -21,14 +21,15 @@ struct MatchPart {
 // A compiled pattern of a tokenizer.json. Immutable and thread-safe.
 class Regex {
  public:
-  // UNIMPLEMENTED for syntax that regex_syntax.h refuses or PCRE2 cannot compile.
+  // Compiles a pattern. UNIMPLEMENTED for syntax that regex_syntax.h refuses or PCRE2 cannot
+  // compile.
   static absl::StatusOr<std::unique_ptr<const Regex>> Compile(std::string_view pattern);
   ~Regex();
   Regex(const Regex&) = delete;
   Regex& operator=(const Regex&) = delete;
 
-  // Appends the parts of `text`, which must be well-formed UTF-8. RESOURCE_EXHAUSTED at the match
-  // limit.
+  // Splits `text`, which must be well-formed UTF-8, into parts that match and parts that do not,
+  // and appends them. RESOURCE_EXHAUSTED at the match limit.
   absl::Status FindAll(std::string_view text, std::vector<MatchPart>& parts) const;
 
  private:

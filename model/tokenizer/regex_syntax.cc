@@ -27,7 +27,8 @@ bool IsHex(char c) {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f');
 }
 
-// When it ignores case, Oniguruma lets one character match two, such as sharp s and ss.
+// Whether the pattern may have a pair such as ss, which Oniguruma takes for one character (sharp s)
+// when it ignores case.
 bool HasFoldingPair(std::string_view pattern) {
   constexpr std::array<std::string_view, 5> kPairs = {"ss", "ff", "fi", "fl", "st"};
   std::string lower(pattern);
@@ -123,7 +124,7 @@ class Translator {
     return Take(1);
   }
 
-  // {n} {n,} {n,m} {,m}; anything else is a literal brace.
+  // Reads a repetition {n}, {n,}, {n,m} or {,m}; anything else is a literal brace.
   absl::Status Repeat() {
     const size_t close = Rest().find('}');
     const std::string_view inside =

@@ -57,7 +57,7 @@ class Tokenizer {
   // INVALID_ARGUMENT for an id outside [0, vocab_size).
   virtual absl::StatusOr<std::string> Decode(const std::vector<int32_t>& ids,
                                              SkipSpecial skip) const = 0;
-  // The same text in pieces: concatenated, they equal Decode of all ids.
+  // Starts to decode in pieces. The concatenated pieces equal Decode of all ids.
   virtual std::unique_ptr<TextStream> StartText(SkipSpecial skip) const = 0;
   virtual bool IsSpecial(int32_t id) const = 0;
   // The most bytes of text that one token of Encode can stand for, so that a text of that many

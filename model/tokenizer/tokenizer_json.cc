@@ -56,7 +56,7 @@ absl::Status ParseVocabulary(const JsonFields& vocabulary, int32_t id_limit,
   return absl::OkStatus();
 }
 
-// A merge is written "left right" or ["left", "right"].
+// Parses a merge, which is written "left right" or ["left", "right"].
 absl::StatusOr<std::pair<std::string, std::string>> ParseMerge(const Json& value,
                                                                std::string_view path) {
   if (value.is_array() && value.size() == 2 && value[0].is_string() && value[1].is_string()) {
@@ -89,8 +89,8 @@ absl::Status ParseMerges(const JsonFields& model, Bpe::Vocabulary& result) {
   return absl::OkStatus();
 }
 
-// The type is checked first, because a model of another type has fields that a message about the
-// first unknown field would name instead.
+// Refuses what this build does not support. The type is checked first, because a model of another
+// type has fields that a message about the first unknown field would name instead.
 absl::Status RefuseUnsupported(const JsonFields& model) {
   ASSIGN_OR_RETURN(const std::string type, model.String("type", "BPE"));
   if (type != "BPE") {
@@ -166,8 +166,9 @@ absl::Status RefuseUnsupportedRoot(const JsonFields& root) {
   return absl::OkStatus();
 }
 
-// transformers leaves both in the file after any call that padded or truncated. They are about
-// batches of a client's own; here a prompt that is too long is refused and none is padded.
+// Logs that the fields truncation and padding are ignored. transformers leaves both in the file
+// after any call that padded or truncated. They are about a client's own batches; here a prompt
+// that is too long is refused and none is padded.
 void LogIgnored(const JsonFields& root) {
   std::vector<std::string_view> ignored;
   for (const std::string_view key : {"truncation", "padding"}) {

@@ -27,8 +27,8 @@ const icu::Normalizer2* Instance(NormalForm form, UErrorCode& error) {
   return nullptr;
 }
 
-// The reference library normalizes by the tables of Unicode 9.0: later characters stay unchanged,
-// and marks among them are not reordered.
+// The characters that the reference library normalizes, by the tables of Unicode 9.0: later
+// characters stay unchanged, and marks among them are not reordered.
 const icu::UnicodeSet* KnownCharacters() {
   static const icu::UnicodeSet* const known = [] {
     UErrorCode error = U_ZERO_ERROR;

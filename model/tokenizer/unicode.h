@@ -13,7 +13,7 @@ namespace tandem {
 
 enum class NormalForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
 
-// INTERNAL when ICU has no data for the form.
+// Converts `text` to a normal form. INTERNAL when ICU has no data for the form.
 absl::StatusOr<std::string> ToNormalForm(std::string_view text, NormalForm form);
 
 // Maps each character to its full lower-case form, independently of its context.

@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-// The attention of one sequence, as if it were alone in its batch.
+// The arguments for the attention of one sequence, as if it were alone in its batch.
 AttentionArgs AttentionOfOne(const AttentionArgs& all, int32_t sequence,
                              const StagedSpan<int32_t>& starts) {
   const auto index = static_cast<size_t>(sequence);

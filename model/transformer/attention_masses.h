@@ -16,23 +16,24 @@
 
 namespace tandem {
 
-// Answers the MassRequests of a batch: what the rows of a prefill leave behind (lse), and each
-// request's sums, layer by layer on their way to the host. Thread: engine.
+// Computes what the MassRequests of a batch ask for: how much attention each token of a context
+// gets. Keeps the log-sum-exp (lse) that a prefill writes for each row, and copies each request's
+// sums to the host layer by layer. Thread: engine.
 class AttentionMasses {
  public:
-  // RESOURCE_EXHAUSTED as the device says.
+  // Allocates the buffers. RESOURCE_EXHAUSTED when the device has no memory for them.
   static absl::StatusOr<AttentionMasses> Create(const ModelConfig& config,
                                                 const TransformerLimits& limits, Device& device);
-  // What Begin adds to the staging of a step at most.
+  // The most bytes that Begin adds to the staging of a step.
   static size_t StagingBytes(const TransformerLimits& limits);
 
-  // Begins a step. Its requests are valid until the next one.
+  // Begins a step. `batch.masses` must stay valid until the step has been queued.
   void Begin(const ForwardBatch& batch, StepStaging& staging);
   bool wanted() const { return !requests_.empty(); }
-  // Where the prefill of `num_rows` rows is to leave its lse; absent when nothing is wanted.
+  // Where the prefill of `num_rows` rows is to write its lse; absent when the step has no requests.
   TensorView Lse(int64_t num_rows) const;
-  // Queues the sums of one layer. `chunks`: as it was given to AttentionPrefill for all chunks of the
-  // step, which has been queued before.
+  // Queues the sums of one layer. `chunks` are the arguments of the AttentionPrefill for all chunks
+  // of the step, which has been queued before.
   absl::Status Queue(Stream& stream, Ops& ops, const AttentionArgs& chunks) const;
 
  private:
@@ -44,7 +45,7 @@ class AttentionMasses {
   int64_t lse_floats_;
   std::span<const MassRequest> requests_;
   std::vector<int32_t> starts_;        // {0, rows} for each request
-  StagedSpan<int32_t> staged_starts_;  // the same
+  StagedSpan<int32_t> staged_starts_;  // starts_ on the device
 };
 
 }  // namespace tandem

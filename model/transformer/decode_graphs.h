@@ -25,10 +25,10 @@ class DecodeGraphs {
 
   // The size to which a batch of `rows` is padded.
   int32_t SizeFor(int32_t rows) const;
-  // All sizes, in rising order.
+  // All sizes to which batches are padded, in rising order.
   std::vector<int32_t> Sizes() const;
-  // The entry of a size. Graphs that were recorded with another `pool` are dropped, because they
-  // would write to that pool.
+  // The entry for batches that are padded to `size`. Graphs that were recorded with another `pool`
+  // are dropped, because they would write to that pool.
   Entry& For(int32_t size, const std::byte* pool);
 
  private:

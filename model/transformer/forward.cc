@@ -23,10 +23,11 @@ struct AttentionPlans {
   AttentionPlan decodes;
 };
 
-// The rows of a step that matter behind its last attention, in rising order.
+// The rows of a step that are still computed after the attention of the last layer, in rising
+// order.
 struct StepRows {
-  std::span<const int32_t> kept;  // whose final residual is computed
-  std::span<const int32_t> head;  // those among them whose logits are computed at once
+  std::span<const int32_t> kept;  // rows whose final residual is computed
+  std::span<const int32_t> head;  // those of `kept` whose logits are computed in the same pass
 };
 
 // Restricts `args` of the whole batch to one part of it.
@@ -76,11 +77,11 @@ struct Transformer::State {
   bool can_record;
   KvRounder rounder;
   DeviceBuffer memory;
-  Activations activations;         // views of `memory`, all rows
+  Activations activations;         // views of `memory` with the most rows
   std::vector<int32_t> head_rows;  // the distinct logit rows of this step
-  std::vector<int32_t> kept_rows;  // these and the scored rows, in rising order
+  std::vector<int32_t> kept_rows;  // head_rows and the scored rows, in rising order
   SamplePlan sample_plan;          // the sampling plan of this step
-  AttentionMasses masses;          // what this step's tokens get of attention
+  AttentionMasses masses;          // how much attention tokens get in this step
 
   absl::Status CheckBatch(const ForwardBatch& batch) const;
   AttentionArgs AttentionOf(const Activations& a, const KvPoolView& pool, int32_t layer) const;
@@ -108,8 +109,8 @@ struct Transformer::State {
   absl::StatusOr<TensorView> Logits(Stream& stream, RowRange rows);
 };
 
-// The engine builds the batch, so an error here is a bug. It is returned instead of ending the
-// process, because it affects only the requests of this batch.
+// Checks a batch. The engine builds it, so an error here is a bug. The error is returned instead of
+// ending the process, because it affects only the requests of this batch.
 absl::Status Transformer::State::CheckBatch(const ForwardBatch& batch) const {
   const auto rows = static_cast<int64_t>(batch.token_ids.size());
   const auto sequences = static_cast<int64_t>(batch.context_lens.size());
@@ -179,7 +180,8 @@ AttentionArgs Transformer::State::AttentionOf(const Activations& a, const KvPool
           .splits = limits.splits};
 }
 
-// Must run before the upload, which includes the plan.
+// Plans the attention of the chunks. Must run before the upload of the step's arrays, which
+// includes the plan.
 absl::StatusOr<AttentionPlan> Transformer::State::PlanChunks(const StepInputs& inputs,
                                                              const KvPoolView& pool) {
   if (inputs.chunks.num_rows == 0) return AttentionPlan();
@@ -215,7 +217,7 @@ absl::Status Transformer::State::Qkv(Stream& stream, const LayerWeights& w,
   return rounder.Round(stream, inputs.rounded, store);
 }
 
-// The leading rows belong to chunks, the others to decodes.
+// The attention of one layer. The leading rows belong to chunks, the others to decodes.
 absl::Status Transformer::State::Attention(Stream& stream, const StepInputs& inputs,
                                            const AttentionArgs& args, const AttentionPlans& plans) {
   if (inputs.chunks.num_rows > 0) {
@@ -275,8 +277,9 @@ absl::Status Transformer::State::OutputAndMlp(Stream& stream, const LayerWeights
   return ops.Gemm(stream, DownProduct(w, a));
 }
 
-// The rows at the front of `a` are the kept ones. Those of the head that lie side by side there are
-// computed together; unless rows are scored, these are all.
+// Computes the logits of the rows of the head from the kept rows, which are at the front of `a`.
+// Rows of the head that lie side by side there share one matrix product; unless rows are scored,
+// these are all.
 absl::Status Transformer::State::Head(Stream& stream, const StepRows& rows, const Activations& a) {
   ASSIGN_OR_RETURN(const HeadWeights head, weights.Head());
   RETURN_IF_ERROR(ops.RmsNorm(
@@ -294,8 +297,8 @@ absl::Status Transformer::State::Head(Stream& stream, const StepRows& rows, cons
   return absl::OkStatus();
 }
 
-// Computes everything from token ids to the logits of the rows of the head, which end up in order at
-// the front of the logits.
+// Computes everything from token ids to the logits of `rows.head`, which end up in order at the
+// front of the logits.
 absl::Status Transformer::State::Compute(Stream& stream, const StepInputs& inputs,
                                          const StepRows& rows, const AttentionPlan& chunks,
                                          const KvPoolView& pool, const LayerStored& layer_stored) {
@@ -315,8 +318,8 @@ absl::Status Transformer::State::Compute(Stream& stream, const StepInputs& input
     const AttentionArgs attention = AttentionOf(a, pool, layer);
     RETURN_IF_ERROR(Qkv(stream, w, inputs, attention, a));
     if (layer_stored) layer_stored(layer);
-    // After the KV of the last layer is stored, only the rows whose logits are needed matter, and the
-    // attention of those that rank tokens.
+    // After the KV of the last layer is stored, only the rows whose logits are needed matter, and
+    // the attention of rows that rank tokens for eviction.
     const bool last = layer + 1 == config.num_layers;
     if (last && kept == 0 && !masses.wanted()) return absl::OkStatus();
     RETURN_IF_ERROR(Attention(stream, inputs, attention, plans));
@@ -343,7 +346,7 @@ absl::Status Transformer::State::ComputeRecorded(Stream& stream, const StepInput
                                                  const KvPoolView& pool) {
   const auto size = static_cast<int32_t>(inputs.num_rows);
   DecodeGraphs::Entry& entry = graphs.For(size, pool.data);
-  // Row i of the logits belongs to row i of the batch.
+  // Row i of the logits belongs to row i of the batch, because every row is a decode with logits.
   const std::span<const int32_t> all = inputs.decodes.query_starts.host().first(size);
   const StepRows rows = {.kept = all, .head = all};
   if (!std::exchange(entry.warm, true)) return Compute(stream, inputs, rows, {}, pool, nullptr);
@@ -357,7 +360,7 @@ absl::Status Transformer::State::ComputeRecorded(Stream& stream, const StepInput
   return stream.Launch(*entry.graph);
 }
 
-// Merges the scored rows into those of the head.
+// Sets kept_rows to the rows of the head and the scored rows, in rising order.
 void Transformer::State::KeepScored(std::span<const RowRange> scored) {
   kept_rows = head_rows;
   if (scored.empty()) return;

@@ -28,9 +28,9 @@ class Transformer {
  public:
   using Limits = TransformerLimits;
 
-  // The largest number of rows that is prepared at start, except for the largest step. Larger
-  // numbers are rare enough for the backend to choose when they occur, and the bound keeps the
-  // start short.
+  // The largest number of rows whose matrix products are prepared at start, except for the largest
+  // step. Larger numbers are rare enough for the backend to choose when they occur, and the bound
+  // keeps the start short.
   static constexpr int32_t kPreparedRows = 2048;
 
   static absl::StatusOr<std::unique_ptr<Transformer>> Create(const ModelConfig& config,
@@ -53,8 +53,8 @@ class Transformer {
   // once each. False if the device records no graphs or weights may move. Both functions wait for
   // weights that are not loaded yet.
   bool can_warm_up() const;
-  // Whether these functions and Forward would run without waiting. An error is the error of every
-  // later pass.
+  // Whether PrepareProducts, RecordDecodes and Forward would run without waiting for weights. An
+  // error is the error of every later pass.
   absl::StatusOr<bool> weights_loaded() const;
   // The numbers of rows whose products should be prepared, in rising order: up to kPreparedRows,
   // and the maximum of a step.

@@ -11,7 +11,7 @@ namespace tandem {
 namespace {
 
 constexpr int32_t kPartRows = 128;
-constexpr int64_t kWidestNarrow = 2;  // bytes of an f16 or bf16: nothing widens to f32 from more
+constexpr int64_t kWidestNarrow = 2;  // bytes of an f16 or bf16: nothing wider is widened to f32
 
 KvPoolView ExtentOf(std::byte* memory, DType dtype, const KvPoolView& pool) {
   return {.data = memory,
@@ -65,7 +65,8 @@ absl::Status KvRounder::RoundPart(Stream& stream, const RoundedRows& part,
       {.pool = store.pool, .src_dtype = part.dtype, .src_block_tokens = kPartRows, .runs = runs_});
 }
 
-// Rows that lie side by side in one block of the pool make one run.
+// Finds the runs of a part: rows whose slots lie side by side in one block of the pool make one
+// run.
 void KvRounder::FindRuns(const RoundedRows& part, const StoreKvArgs& store,
                          const KvPoolView& rounded) {
   runs_.clear();

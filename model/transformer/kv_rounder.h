@@ -33,7 +33,8 @@ class KvRounder {
  public:
   static absl::StatusOr<KvRounder> Create(const ModelConfig& config, Device& device, Ops& ops);
 
-  // Stores the rows named by `rows` again, rounded. `store` is what stored all rows of the step.
+  // Stores `rows` again, rounded. `store` are the arguments with which all rows of the step were
+  // stored.
   absl::Status Round(Stream& stream, std::span<const RoundedRows> rows, const StoreKvArgs& store);
 
  private:
@@ -45,7 +46,7 @@ class KvRounder {
   Ops* ops_;
   DeviceBuffer memory_;         // one extent of the narrow dtype
   std::vector<int64_t> slots_;  // 0, 1, 2, ...: where the rows of a part lie in `memory_`
-  std::vector<KvRun> runs_;     // of one part
+  std::vector<KvRun> runs_;     // the runs of one part
 };
 
 }  // namespace tandem

@@ -29,7 +29,7 @@ LayerWeights ViewsOf(const LayerLayout& placed, std::byte* memory) {
           .down = placed.down.In(memory)};
 }
 
-// The inputs of packing, released when it ends.
+// What the packing thread needs, released when it ends.
 struct Packing {
   WeightLayout layout;
   std::unique_ptr<Checkpoint> checkpoint;
@@ -153,7 +153,7 @@ class ResidentWeights final : public WeightStore {
   std::vector<LayerWeights> layers_;
   HeadWeights head_;
   mutable absl::Mutex mutex_;
-  size_t num_packed_ ABSL_GUARDED_BY(mutex_) = 0;  // groups
+  size_t num_packed_ ABSL_GUARDED_BY(mutex_) = 0;  // groups that can be read
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   std::thread packing_;  // last, because it uses all other members

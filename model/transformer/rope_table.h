@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// Cosines and sines of every possible position, computed once.
+// Cosines and sines of the rotary embedding for every possible position, computed once.
 class RopeTable {
  public:
   // Computes the positions [0, num_positions).

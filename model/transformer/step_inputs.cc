@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-// The arrays of the largest batch, each rounded up to the staging's alignment.
+// The bytes of the arrays of the largest batch, each rounded up to the staging's alignment.
 size_t CapacityBytes(const TransformerLimits& limits) {
   constexpr size_t kArrays = 9;
   constexpr size_t kAlignment = 64;
@@ -56,9 +56,9 @@ absl::StatusOr<StepInputs> InputStage::AddDecodes(const ForwardBatch& batch, int
   return Add(filled);
 }
 
-// Block ids and copies come last, because only their lengths differ among batches with equal
-// numbers of sequences. A recorded pass reads no array after the block ids, so the addresses it
-// reads are fixed.
+// Stages the arrays of a batch. Block ids and copies come last, because only their lengths differ
+// among batches with equal numbers of sequences. A recorded pass reads no array after the block
+// ids, so the addresses it reads are fixed.
 absl::StatusOr<StepInputs> InputStage::Add(const ForwardBatch& batch) {
   const auto decodes = static_cast<size_t>(batch.num_decodes);
   const size_t chunks = batch.context_lens.size() - decodes;

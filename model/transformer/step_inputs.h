@@ -16,7 +16,7 @@ namespace tandem {
 struct AttentionInputs {
   int64_t first_row = 0;
   int64_t num_rows = 0;
-  StagedSpan<int32_t> query_starts;  // from 0
+  StagedSpan<int32_t> query_starts;  // first row of each sequence; the first is 0
   StagedSpan<int32_t> context_lens;
   BlockTables block_tables;
 };
@@ -45,10 +45,11 @@ class InputStage {
   // Begins the next step with the arrays of its batch, which are on the device once staging() has
   // been uploaded. Errors as StepStaging::Begin.
   absl::StatusOr<StepInputs> Add(const ForwardBatch& batch);
-  // The same for a batch of only decodes, padded to `num_rows` rows that neither store nor attend
-  // to anything. For equal num_rows all arrays have the same addresses in every step.
+  // As Add, for a batch of only decodes, which is padded to `num_rows` rows; the rows that are
+  // added neither store nor attend to anything. For equal num_rows all arrays have the same
+  // addresses in every step.
   absl::StatusOr<StepInputs> AddDecodes(const ForwardBatch& batch, int64_t num_rows);
-  // Where the other data of the step is added.
+  // The staging of the step, to which other data is added before the upload.
   StepStaging& staging() { return *staging_; }
 
  private:
@@ -56,7 +57,7 @@ class InputStage {
 
   std::unique_ptr<StepStaging> staging_;
   std::vector<int32_t> decode_starts_;  // 0, 1, 2, ...: one query row each
-  // The arrays of a padded batch.
+  // Buffers for the arrays of a batch that AddDecodes pads.
   std::vector<int32_t> token_ids_;
   std::vector<int32_t> positions_;
   std::vector<int64_t> slots_;

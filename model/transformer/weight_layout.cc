@@ -22,7 +22,7 @@ struct Part {
 
 class Planner {
  public:
-  // `quantized`: what codes among the tensors are; they are refused without.
+  // `quantized`: how tensors of codes are quantised. Without it they are refused.
   Planner(const Checkpoint& checkpoint, const Ops& ops, WeightsAs weights_as,
           const std::optional<QuantizedWeights>& quantized)
       : checkpoint_(checkpoint), ops_(ops), weights_as_(weights_as), quantized_(quantized) {}
@@ -116,8 +116,9 @@ class Planner {
     return WeightFormat::Int8();
   }
 
-  // Which weights share a scale, from quantization_config or else the scales' shape; a group of the packed
-  // weight must lie in one block.
+  // Finds the scales of a quantised weight. Which weights share a scale follows from
+  // quantization_config or else from the scales' shape; a group of the packed weight must lie in
+  // one block.
   absl::StatusOr<PlacedScales> FindScales(const std::string& weight, WeightShape weights) {
     const std::string name = weight + quantized_->scale_suffix;
     ASSIGN_OR_RETURN(CheckpointTensor tensor, checkpoint_.Find(name));
@@ -223,7 +224,7 @@ absl::Status PlaceLayer(const ModelConfig& c, int32_t index, Planner& planner, L
   return planner.Place(prefix, {{"mlp.down_proj.weight", hidden}}, ffn, layer.down);
 }
 
-// A checkpoint with tied embeddings may contain the head as well if both are equal.
+// Checks that the head in a checkpoint with tied embeddings equals the embedding.
 absl::Status CheckTiedHead(const Checkpoint& checkpoint) {
   ASSIGN_OR_RETURN(const CheckpointTensor head, checkpoint.Find("lm_head.weight"));
   ASSIGN_OR_RETURN(const CheckpointTensor embedding, checkpoint.Find("model.embed_tokens.weight"));

@@ -17,17 +17,17 @@ namespace tandem {
 struct PlacedScales {
   std::string name;
   CheckpointTensor tensor;
-  int64_t block_outputs = 1;  // so many outputs and inputs of the weight share a scale
+  int64_t block_outputs = 1;  // so many outputs of the weight share a scale
   int64_t block_inputs = 1;
 };
 
 // A matrix of the model, made of stacked tensors of the checkpoint, and its position in memory.
 struct PlacedMatrix {
-  std::string name;                       // of the first source
+  std::string name;                       // the name of the first source
   std::vector<CheckpointTensor> sources;  // each [n_i, k]; empty when the matrix is absent
-  std::vector<PlacedScales> scales;       // one of each source where those are codes, else none
-  WeightFormat format = DType::kBF16;     // in memory
-  int64_t n = 0;                          // sum of n_i
+  std::vector<PlacedScales> scales;       // one per source where those are codes, else none
+  WeightFormat format = DType::kBF16;     // the format in memory
+  int64_t n = 0;                          // rows: the sum of n_i
   int64_t k = 0;
   int64_t offset = 0;  // bytes into the memory of all weights
 
@@ -36,7 +36,7 @@ struct PlacedMatrix {
   }
 };
 
-// Norm weights or biases, stacked likewise and stored as f32.
+// Norm weights or biases: stacked tensors of the checkpoint, stored as one vector of f32.
 struct PlacedVector {
   std::vector<CheckpointTensor> sources;  // each [n_i]; empty when the vector is absent
   int64_t size = 0;                       // sum of n_i
@@ -64,9 +64,9 @@ struct WeightLayout {
   PlacedMatrix embedding;
   std::vector<LayerLayout> layers;
   PlacedVector final_norm;
-  PlacedMatrix lm_head;       // absent when tied
-  int64_t packed_bytes = 0;   // of the memory of all weights
-  uint64_t source_bytes = 0;  // of all tensors placed
+  PlacedMatrix lm_head;       // absent when tied to the embedding
+  int64_t packed_bytes = 0;   // bytes in memory of all weights
+  uint64_t source_bytes = 0;  // bytes in the checkpoint of all tensors placed
 };
 
 // Finds every tensor that the config requires, checks its dtype and shape, and assigns its

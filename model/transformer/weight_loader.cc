@@ -14,7 +14,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
-// The largest scale of weights: a bf16 holds it times any code.
+// The largest scale that a weight may have: its product with any code still fits in a bf16.
 constexpr float kMostScale = 1e30f;
 
 float WidenF16(uint16_t bits) {
@@ -48,8 +48,9 @@ void AppendAsF32(const CheckpointTensor& tensor, std::vector<float>& out) {
 
 }  // namespace
 
-// The format lets data begin at any byte, but ops read aligned elements. Aligned data, which nearly
-// all files have, is read in place; other data is copied.
+// The data of a tensor, aligned to its elements. Safetensors lets data begin at any byte, but ops
+// read aligned elements. Aligned data, which nearly all files have, is read in place; other data is
+// copied.
 void* WeightLoader::Aligned(const CheckpointTensor& tensor) {
   const auto address = reinterpret_cast<uintptr_t>(tensor.bytes.data());
   if (address % static_cast<uintptr_t>(SizeOf(tensor.dtype)) == 0) {

@@ -41,12 +41,13 @@ class WeightLoader {
 
  private:
   void* Aligned(const CheckpointTensor& tensor);
-  // The scales of all sources as [n, groups of 32 of k] f32; absent where the sources are floats.
+  // The scales of all sources, expanded to [n, groups of 32 of k] f32; absent where the sources are
+  // floats.
   absl::StatusOr<TensorView> ExpandedScales(const PlacedMatrix& placed);
   void Done(std::span<const CheckpointTensor> sources);
 
   const Parts parts_;
-  // Sources that the stream may still read.
+  // Copies of source tensors, and values widened to f32, that the stream may still read.
   std::vector<std::vector<std::byte>> copies_;
   std::vector<std::vector<float>> widened_;
   uint64_t loaded_bytes_ = 0;

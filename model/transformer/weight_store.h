@@ -48,7 +48,7 @@ class WeightStore {
   virtual absl::StatusOr<HeadWeights> Head() = 0;
   // Whether a returned group never moves, so that operations on it may be recorded.
   virtual bool addresses_are_fixed() const = 0;
-  // Whether some matrix is of codes (kernels/weight_format.h).
+  // Whether some matrix is quantised, as codes with scales (kernels/weight_format.h).
   virtual bool has_codes() const = 0;
   // Whether no request waits any more. An error is the error of every later request.
   virtual absl::StatusOr<bool> loaded() const = 0;

@@ -11,11 +11,11 @@
 
 namespace tandem {
 
-// What the matrices of a checkpoint become when they are loaded. Norm weights and biases stay f32.
+// The form of a checkpoint's matrices in memory. Norm weights and biases stay f32.
 enum class WeightsAs : uint8_t {
   kStored,      // as the checkpoint has them
   kInt8,        // quantised, embedding and head, too (kernels/weight_format.h)
-  kInt8Layers,  // likewise, but embedding and head stay as they are
+  kInt8Layers,  // as kInt8, but embedding and head stay as they are
 };
 
 inline constexpr std::array kAllWeightsAs = {WeightsAs::kStored, WeightsAs::kInt8,
@@ -27,17 +27,17 @@ constexpr std::string_view Name(WeightsAs as) {
   return kNames[static_cast<size_t>(as)];
 }
 
-// How embedding and head are kept: kStored or kInt8.
+// How embedding and head are kept when the other matrices are kept as `as`: kStored or kInt8.
 inline WeightsAs OfVocabulary(WeightsAs as) {
   return as == WeightsAs::kInt8Layers ? WeightsAs::kStored : as;
 }
 
-// The name of the way, or of what the checkpoint has.
+// The name of `as`, or for kStored the name of the checkpoint's dtype.
 constexpr std::string_view NameOfWeights(WeightsAs as, DType stored) {
   return as == WeightsAs::kStored ? Name(stored) : Name(as);
 }
 
-// INVALID_ARGUMENT for another name; the flag is --weights.
+// Parses the value of the flag --weights. INVALID_ARGUMENT for an unknown name.
 inline absl::StatusOr<WeightsAs> ParseWeightsAs(std::string_view name) {
   for (const WeightsAs as : kAllWeightsAs) {
     if (Name(as) == name) return as;

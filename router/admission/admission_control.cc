@@ -10,17 +10,19 @@
 namespace tandem {
 namespace {
 
-// When the next request ends is not known, so the client is asked to retry soon.
+// The retry-after of refusals for want of room: when the next request ends is not known, so the
+// client is asked to retry soon.
 constexpr Duration kSoon = std::chrono::milliseconds(500);
 constexpr Duration kLeastRetryAfter = std::chrono::milliseconds(50);
 constexpr Duration kMostShedRetryAfter = std::chrono::seconds(30);
-// How far off predictions are taken to be before that is known, and at least.
+// The relative error that a predicted wait is taken to have while none is known, and at least.
 constexpr double kUnknownInterval = 0.5;
 constexpr double kLeastInterval = 0.1;
-// Idle tenants are kept only while what they used counts against their rates, and at most so many: names
-// that clients make up must not fill the memory.
+// The most tenants that are remembered. Idle ones are kept only while what they used counts against
+// their rates: names that clients make up must not fill the memory.
 constexpr size_t kMostTenants = 1 << 14;
-// The share of a rate that a tenant must have before it may send another request of unknown length.
+// The tokens that a tenant's bucket must hold before the tenant may send another request, whose
+// length is not known yet.
 constexpr double kLeastTokens = 1;
 
 std::string NameOf(const std::string& tenant) {
@@ -176,7 +178,8 @@ bool AdmissionControl::IsIdle(const Tenant& tenant, TimePoint now) const {
   return tenant.rows == 0 && is_full(tenant.requests) && is_full(tenant.tokens);
 }
 
-// Where all idle tenants have used something lately, they are forgotten all the same.
+// Forgets idle tenants whose use no longer counts against their rates. If too many are left, those
+// whose use still counts are forgotten as well.
 void AdmissionControl::ForgetIdle(TimePoint now) {
   absl::erase_if(tenants_, [this, now](const auto& one) { return IsIdle(one.second, now); });
   if (tenants_.size() < kMostTenants) return;
@@ -195,7 +198,7 @@ absl::Status AdmissionControl::CheckStart(const PredictedStart& start) {
                   std::min(wait - start.left, kMostShedRetryAfter));
   }
   if (options_.shedding != Shedding::kSlo || !start.ttft_slo) return absl::OkStatus();
-  // No later try would change that.
+  // Without any wait the request would miss its SLO as well: no later try would change that.
   if (start.ttft - start.wait > *start.ttft_slo) return absl::OkStatus();
   const double interval = std::max(start.interval.value_or(kUnknownInterval), kLeastInterval);
   const Duration uncertain = ToDuration(start.wait * interval);

@@ -28,17 +28,18 @@ struct AdmissionOptions {
   double crowded = 0.8;
 };
 
-// What is asked of a request that was given a placement.
+// What decides whether a request that was given a placement is refused because it would start too
+// late.
 struct PredictedStart {
   std::string tenant;
   int32_t priority = 0;
   ModelTime ttft{};  // from now on, as predicted
-  ModelTime wait{};  // of it: for other requests
-  // The actual TTFT is stated to be within so much of the predicted one, as a share of it; nothing before
-  // enough requests came true.
+  ModelTime wait{};  // the part of `ttft` that is a wait for other requests
+  // Half the width of the interval around the predicted TTFT in which the actual one is expected,
+  // as a share of the prediction; nothing before enough requests were compared.
   std::optional<double> interval;
   Duration elapsed{};  // since the request came
-  Duration left{};     // until its deadline
+  Duration left{};     // until the deadline of the request
   std::optional<ModelTime> ttft_slo;
 };
 
@@ -59,15 +60,16 @@ class AdmissionControl {
   // Takes a request of `rows` rows in; each OK is followed by one Release.
   absl::Status Admit(const std::string& tenant, int32_t rows, TimePoint now);
   void Release(const std::string& tenant, int32_t rows, TimePoint now);
-  // The tenant has used so many tokens. What exceeds its rate is owed.
+  // Takes tokens that the tenant has used from its rate. What exceeds the rate is owed, and delays
+  // the tenant's next requests.
   void ChargeTokens(const std::string& tenant, int64_t tokens, TimePoint now);
 
-  // Whether a request that was admitted may go where it is predicted to start then. It is late for its
-  // SLO where it would miss it if its wait took as much longer as the prediction may be wrong: a shorter
-  // queue keeps the workers as busy. Not refused for its SLO is a request that would miss it without any
-  // wait, and one whose tenant has less than its share in flight, because the workers prefer it to those
-  // of other tenants. A request with a priority above 0 overtakes what it is predicted to wait for, and
-  // is not refused at all.
+  // Whether an admitted request may go to the placement that was chosen for it, by its predicted
+  // start. It is late for its SLO if it would miss it with a wait that is longer by as much as the
+  // prediction may be wrong: a shorter queue keeps the workers as busy. Not refused for its SLO is
+  // a request that would miss it without any wait, and one whose tenant has less than its share in
+  // flight, because the workers prefer it to those of other tenants. A request with a priority
+  // above 0 overtakes what it is predicted to wait for, and is not refused at all.
   absl::Status CheckStart(const PredictedStart& start);
 
   int32_t in_flight() const;
@@ -114,7 +116,7 @@ class AdmissionControl {
       std::make_shared<const TenantPolicy>();
   absl::flat_hash_map<std::string, Tenant> tenants_ ABSL_GUARDED_BY(mutex_);
   int32_t rows_ ABSL_GUARDED_BY(mutex_) = 0;
-  // How many tenants have rows in flight.
+  // The number of tenants that have rows in flight.
   int32_t active_ ABSL_GUARDED_BY(mutex_) = 0;
   double active_weight_ ABSL_GUARDED_BY(mutex_) = 0;
   std::array<uint64_t, kReasons> refused_ ABSL_GUARDED_BY(mutex_) = {};

@@ -10,8 +10,8 @@ namespace tandem {
 // Which requests are refused because their first token is predicted to come too late.
 enum class Shedding : uint8_t {
   kOff,
-  kDeadline,  // those whose deadline would have passed
-  kSlo,       // these, and those whose TTFT SLO would be missed
+  kDeadline,  // requests whose deadline would have passed
+  kSlo,       // those of kDeadline, and requests whose TTFT SLO would be missed
 };
 
 inline constexpr std::array<std::string_view, 3> kSheddingNames = {"off", "deadline", "slo"};

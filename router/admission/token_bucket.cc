@@ -31,7 +31,7 @@ Duration TokenBucket::UntilLevel(double amount, TimePoint now) const {
   const double missing = amount - Level(now);
   if (missing <= 0) return {};
   const double seconds = std::min(missing * kSecondsPerMinute / per_minute_, kLongestSeconds);
-  // Rounded up: a caller who waits exactly so long finds the amount there.
+  // Rounded up, so that a caller who waits exactly so long finds the amount in the bucket.
   return Duration(static_cast<Duration::rep>(std::ceil(seconds * 1e9)));
 }
 

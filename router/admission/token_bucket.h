@@ -13,7 +13,7 @@ class TokenBucket {
   TokenBucket(double per_minute, TimePoint now)
       : per_minute_(per_minute), level_(per_minute), at_(now) {}
 
-  // Other limits from now on. What is in the bucket stays, as far as there is room for it.
+  // Changes the rate from now on. What is in the bucket stays, as far as there is room for it.
   void SetRate(double per_minute, TimePoint now);
   double Level(TimePoint now) const;
   bool IsFull(TimePoint now) const { return Level(now) >= per_minute_; }
@@ -23,7 +23,7 @@ class TokenBucket {
 
  private:
   double per_minute_;
-  double level_;  // at at_; below zero: overdrawn
+  double level_;  // as it was at at_; below zero: overdrawn
   TimePoint at_;
 };
 

@@ -28,7 +28,8 @@ CallOptions OptionsOf(const AttemptParts& parts, const RequestSpec& spec) {
   return {.deadline = spec.deadline, .trace = parts.trace};
 }
 
-// The prefill worker has just said that the decode worker has the KV, and how long that took.
+// Records the span of a hand-off, which ends now: the prefill worker has just reported that the
+// decode worker has the KV, and how long that took.
 void TraceHandoff(const AttemptParts& parts, const v1::KvReport& kv) {
   if (!parts.trace.records() || kv.duration_us() == 0) return;
   const TimePoint now = parts.clock.Now();
@@ -96,8 +97,8 @@ void Attempt::Reserve(ReserveMode mode) {
 void Attempt::OnReserved(const CallEnd& end, const v1::ReserveResponse& response) {
   reservation_.call.reset();
   const Duration took = parts_.clock.Now() - reservation_.asked;
-  // A refusal does not say how long the request was queued; where it could queue, that was all of
-  // the time.
+  // A refusal does not say how long the request was queued. Where it was allowed to queue, it did
+  // so for all of the time.
   const bool queued_in_vain =
       absl::IsResourceExhausted(end.status) && reservation_.mode != ReserveMode::kRefuse;
   const Duration queued =
@@ -115,7 +116,7 @@ void Attempt::Prefill() {
   stage_ = AttemptStage::kPrefilling;
   prefill_.charge.Send();
   v1::PrefillRequest request = requests_.Prefill(reservation_.target);
-  // The client has the log-probabilities of the prompt if it has a token.
+  // A client that has a token has the log-probabilities of the prompt already.
   if (continues_) request.mutable_sequence()->clear_prompt_logprobs();
   prefill_.call = parts_.workers.Prefill(EndpointOf(workers_.prefill), request,
                                          OptionsOf(parts_, spec_), PrefillHandlers());
@@ -143,8 +144,9 @@ const StreamedOutput* Attempt::TakeContinued() {
   return &relay_.output();
 }
 
-// The prefill worker has sent its token already. The decode worker may not know of the request yet,
-// so it gets the end only once it has sent a token of the choice.
+// Tells the worker that generates a choice to end it. On the disaggregated route the prefill worker
+// has sent its one token already, and the decode worker may not know of the request yet, so it gets
+// the end only once it has sent a token of the choice.
 void Attempt::EndChoice(int32_t index) {
   const bool runs = stage_ == AttemptStage::kUnified || stage_ == AttemptStage::kDecoding;
   if (!runs || std::exchange(choices_[index].end_sent, true)) return;
@@ -200,7 +202,8 @@ bool Attempt::OnPrefillEnd(const CallEnd& end) {
   prefill_.call.reset();
   prefill_.charge.Reset();
   prefill_.claim.Reset();
-  // Without the KV the decode worker waits in vain; with it the prefill worker is not needed.
+  // The error of a prefill worker matters until its KV has arrived: without the KV the decode
+  // worker waits in vain.
   const bool matters = stage_ != AttemptStage::kDecoding || !reports_.kv_arrived;
   if (!end.status.ok() && matters) {
     Fail(workers_.prefill, end);
@@ -269,7 +272,8 @@ void Attempt::SetAccounted() {
 void Attempt::OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end) {
   if (stage_ == AttemptStage::kStopped) return;
   if (Contains(lost, workers_.prefill)) {
-    // The prefill worker is called once blocks are reserved; no call would report its loss.
+    // A prefill worker is called only once blocks are reserved, so until then no call would report
+    // its loss.
     if (stage_ == AttemptStage::kReserving) return Fail(workers_.prefill, end);
     if (prefill_.call != nullptr && !OnPrefillEnd(end)) return;
   }

@@ -22,14 +22,15 @@ namespace tandem {
 
 class Attempt;
 
-// Receives how an attempt goes. Thread: the router's loop.
+// Is told how an attempt goes, and decides what follows. Thread: the router's loop.
 class AttemptOwner {
  public:
   virtual ~AttemptOwner() = default;
   // The decode worker has reserved blocks: Prefill follows.
   virtual void OnReserved(Attempt& attempt) = 0;
-  // One of these three ends the attempt; the owner may destroy it there. OnAttemptBroken: a worker
-  // sent what it must not send, which fails the request.
+  // Exactly one of OnAttemptFinished, OnAttemptFailed and OnAttemptBroken ends the attempt; the
+  // owner may destroy it there. OnAttemptBroken: a worker sent what it must not send, which fails
+  // the request.
   virtual void OnAttemptFinished() = 0;
   virtual void OnAttemptFailed(Attempt& attempt, const AttemptFailure& failure) = 0;
   virtual void OnAttemptBroken(const absl::Status& status) = 0;
@@ -43,13 +44,13 @@ struct ReserveTimes {
 
 // What the workers of one attempt have reported.
 struct AttemptReports {
-  bool prefill_finished = false;  // by a finish, not only by the end of its stream
-  bool decode_finished = false;   // likewise
+  bool prefill_finished = false;  // by a finish of its worker, not only by the end of its stream
+  bool decode_finished = false;   // by a finish of its worker, not only by the end of its stream
   bool heard = false;             // some worker has sent an event
   bool kv_arrived = false;        // the decode worker has sent an event, so it has the KV
   // Whether the prefill worker's report on its transfer has come, or never will.
   bool accounted = false;
-  v1::KvReport kv;               // the prefill worker's
+  v1::KvReport kv;               // the prefill worker's report on its transfer
   uint64_t kv_hidden_bytes = 0;  // bytes that arrived during the prefill, as the decode worker saw
   int32_t cached_tokens = 0;
   int32_t evicted_tokens = 0;
@@ -57,7 +58,7 @@ struct AttemptReports {
   ReserveTimes reserve;
 };
 
-// What attempts work with; outlives them.
+// What attempts work with. All of it outlives them.
 struct AttemptParts {
   Cluster& cluster;
   RequestLedger& ledger;
@@ -106,14 +107,15 @@ class Attempt {
 
   // Choice `index` needs no more tokens: sends that to the worker that would continue it. Idempotent.
   void EndChoice(int32_t index);
-  // Nothing more will come from these workers: their calls end with `end`.
+  // Nothing more will come from the workers `lost`: their calls end with `end`.
   void OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end);
   void Stop();
-  // Stop, for a request that is taken out of a worker's queue: the wait there counts.
+  // Like Stop, for a request that is taken out of a worker's queue: its wait there counts as
+  // waiting for room.
   void LeaveQueue();
 
-  // Whether the request would have to begin another attempt without one of these workers. One
-  // without its prefill worker need not, as long as that worker finishes what it has begun.
+  // Whether the request would have to begin another attempt without the workers `ids`. It need not
+  // without a prefill worker that has begun, as long as that worker finishes what it has begun.
   bool DependsOn(const std::vector<WorkerId>& ids) const;
   // The worker in whose queue the request may be; null when it is in none.
   const WorkerId* QueuedAt() const;
@@ -127,16 +129,16 @@ class Attempt {
  private:
   struct Choice {
     v1::TokenLogprobs first_token;  // decode begins with it; `sampled` is unset until it has come
-    bool end_sent = false;          // its worker knows that it needs no more tokens
+    bool end_sent = false;          // its worker was sent the end of the choice
   };
   struct Reservation {
     ReserveMode mode = ReserveMode::kQueue;
     TimePoint asked;
     std::unique_ptr<WorkerCall> call;
     v1::KvTarget target;  // reservation_id 0: there is none to release
-    LoadCharge charge;    // of the decode worker
+    LoadCharge charge;    // what the decode worker is charged with
   };
-  // At the worker that prefills, unified or not.
+  // What the attempt has at the worker that prefills, on either route.
   struct PrefillPart {
     LoadCharge charge;
     PrefixClaim claim;
@@ -145,14 +147,14 @@ class Attempt {
 
   void Begin();
   void Decode();
-  // The emitted tokens that the worker continues, which then sends only what follows them; null when
-  // it begins with the first token.
+  // The emitted tokens after which the worker continues, so that it sends only what follows them;
+  // null when it begins with the first token.
   const StreamedOutput* TakeContinued();
 
   void OnReserved(const CallEnd& end, const v1::ReserveResponse& response);
   StreamHandlers PrefillHandlers();
   void OnPrefillEvent(const v1::WorkerEvent& event);
-  // False when the attempt is over, and may be destroyed.
+  // Returns false when the attempt is over; its owner may have destroyed it.
   bool OnPrefillEnd(const CallEnd& end);
   void OnDecodeEvent(const v1::WorkerEvent& event);
   void OnDecodeEnd(const CallEnd& end);

@@ -32,7 +32,7 @@ RouteQuery WithPlaces(RouteQuery query, const RouterParts& parts, const RequestS
   return query;
 }
 
-// The request takes this route.
+// Counts and logs the route that a request takes, and remembers it for its session.
 void CountRoute(const RouterParts& parts, const RequestSpec& spec, const RouteDecision& decision) {
   LogDebug("route request_id={} trace_id={} prefill={} decode={} {}", spec.id, spec.trace_id(),
            decision.prefill.name, decision.decode.name, ToText(decision.score));
@@ -42,7 +42,8 @@ void CountRoute(const RouterParts& parts, const RequestSpec& spec, const RouteDe
   }
 }
 
-// Whether the request would start in time there; OK where nothing is predicted.
+// Whether the request would start in time on the route of `decision`; OK where nothing is
+// predicted.
 absl::Status CheckStart(const RouterParts& parts, const RequestSpec& spec,
                         const RouteDecision& decision) {
   const std::optional<PlacementPrediction>& predicted = decision.score.prediction;
@@ -72,7 +73,7 @@ std::string_view NameOf(DecisionCause cause) {
   return "unknown";
 }
 
-// The span of the decision on a route, and of the wait for a worker before it.
+// Records the span of the decision on a route, which includes the wait for a worker before it.
 void TraceDecision(const RequestSpec& spec, TimePoint since, TimePoint now,
                    const absl::Status& status) {
   if (!spec.trace.records()) return;
@@ -160,7 +161,7 @@ absl::StatusOr<RouteDecision> Dispatch::Choose(const ClusterView& view) {
 }
 
 RouteQuery Dispatch::Query() const {
-  // Another worker computes the tokens that the client has together with the prompt.
+  // The tokens that the client has are computed together with the prompt by another worker.
   const int32_t emitted = relay_.output().LeastEmitted();
   return {.wanted = spec_.wanted,
           .prompt_tokens = spec_.sequence.prompt_size() + emitted,
@@ -202,7 +203,7 @@ void Dispatch::StartAttempt(const RouteDecision& decision, std::shared_ptr<const
   // The request queues for room only where no other worker can take it.
   const bool has_other_place =
       !is_unified && failover_.exclusions().HasPlaceWithout(decision.decode, *view, Query());
-  view.reset();  // the attempt charges its workers, and a view that somebody has would be copied
+  view.reset();  // the attempt charges its workers, which copies a view that is still held
   if (is_unified) return attempt_->Generate();
   attempt_->Reserve(has_other_place ? Attempt::ReserveMode::kRefuse : Attempt::ReserveMode::kQueue);
 }
@@ -230,7 +231,7 @@ void Dispatch::OnReserved(Attempt& attempt) {
   if (&attempt == next_.get()) {
     std::unique_ptr<Attempt> next = std::move(next_);
     if (const std::optional<RouteDecision> route = queue_move_.TakeAsked()) {
-      if (attempt_->QueuedAt() == nullptr) return;  // it has begun meanwhile
+      if (attempt_->QueuedAt() == nullptr) return;  // the request has begun meanwhile
       LeaveQueue(parts_, *attempt_, queue_move_);
       CountRoute(parts_, spec_, *route);
     } else if (!LeaveAttempt(ResumeCause::kLeaving)) {
@@ -244,7 +245,8 @@ void Dispatch::OnReserved(Attempt& attempt) {
 
 void Dispatch::OnAttemptFailed(Attempt& attempt, const AttemptFailure& failure) {
   const TimePoint now = parts_.clock.Now();
-  // Without room elsewhere the request stays where it is, and tries again two heartbeats later.
+  // No blocks were reserved elsewhere: the request stays where it is, and looks for another place
+  // two heartbeats later.
   if (&attempt == next_.get()) {
     failover_.exclusions().Add(failure.worker.id, Exclusions::Until::kReport, now);
     queue_move_.OnStays(now);
@@ -314,7 +316,7 @@ void Dispatch::OnWorkersLeaving(const std::vector<WorkerId>& leaving) {
   if (settled_ || next_ != nullptr || attempt_ == nullptr || !attempt_->DependsOn(leaving)) return;
   const std::shared_ptr<const ClusterView> view = parts_.cluster.View();
   const absl::StatusOr<RouteDecision> decision = Choose(*view);
-  if (!decision.ok()) return;  // it ends where it is
+  if (!decision.ok()) return;  // the request ends where it is
   // A starting worker cannot take requests yet, so the request stays where it is until another
   // worker is ready.
   for (const WorkerId& id : {decision->prefill, decision->decode}) {
@@ -341,12 +343,13 @@ void Dispatch::OnClusterChanged() {
   if (state_ == State::kWaiting) return Decide();
   if (settled_ || attempt_ == nullptr) return;
   if (attempt_->QueuedAt() == nullptr) {
-    if (next_ != nullptr && queue_move_.is_asked()) next_.reset();  // it has begun meanwhile
+    if (next_ != nullptr && queue_move_.is_asked()) next_.reset();  // the request has begun
     return;
   }
   const TimePoint now = parts_.clock.Now();
   const Duration heartbeat = parts_.cluster.options().heartbeat;
-  // Most requests wait for a few steps only.
+  // Most requests wait for a few steps only, so no other route is looked for before the wait is
+  // long.
   if (next_ != nullptr || !queue_move_.HasWaited(now, heartbeat)) return;
   std::shared_ptr<const ClusterView> view = parts_.cluster.View();
   const WorkerView* const worker = view->Find(*attempt_->QueuedAt());
@@ -359,7 +362,8 @@ void Dispatch::OnClusterChanged() {
   RouteQuery query = WithPlaces(Query(), parts_, spec_);
   query.waits_at = attempt_->WaitingParts();
   query = PreferReady(*view, failover_.exclusions().Apply(*view, query), now);
-  // The worker where it waits may be chosen: over a slow link the KV could take longer than the wait.
+  // The policy may choose the worker where the request waits: over a slow link the KV could take
+  // longer than the wait.
   const absl::StatusOr<RouteDecision> other = parts_.policy.Reconsider(*view, query);
   if (!other.ok() ||
       !QueueMove::IsBetter(*worker, *other, *view, spec_.width(), query.context_tokens)) {

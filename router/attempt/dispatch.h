@@ -33,7 +33,7 @@ class RequestMetrics;
 class Tokenizer;
 class Tracer;
 
-// What every request of a router works with; outlives them.
+// What every request of a router works with. All of it outlives them.
 struct RouterParts {
   const Tokenizer* tokenizer = nullptr;  // null: token ids only
   Cluster& cluster;
@@ -55,7 +55,7 @@ struct RouterParts {
   SessionTable* sessions = nullptr;        // null: requests of one session are placed like others
   RouteProofs* proofs = nullptr;           // null: which routes work is not recorded
   const Tracer* tracer = nullptr;          // null: requests belong to no trace
-  bool log_requests = false;  // each that ends, with its tenant, whatever the log's level
+  bool log_requests = false;  // each request that ends, with its tenant, whatever the log's level
 };
 
 // Where a request runs or ran, and what that cost so far.
@@ -65,10 +65,10 @@ struct RequestReport {
   WorkerId decode;       // the same as `prefill` when unified
   AttemptReports last;   // of the latest attempt
   ReserveTimes reserve;  // of all attempts together
-  // From the beginning of the first attempt to that of the one that brought the first token, without
-  // the reservations before that.
+  // The time from the beginning of the first attempt to that of the one that brought the first
+  // token, without the reservations before that.
   Duration earlier_attempts{};
-  int32_t resumes = 0;  // how often it continued elsewhere after a worker was lost or left
+  int32_t resumes = 0;  // how often the request continued elsewhere after a worker was lost or left
 };
 
 // Takes one request, with all of its choices, through the workers: it asks the policy for a route,
@@ -94,33 +94,35 @@ class Dispatch final : private AttemptOwner {
   void Start() { Decide(); }
   // Choice `index` needs no more tokens: sends that to the worker that would continue it. Idempotent.
   void EndChoice(int32_t index);
-  // No choice needs more tokens: finishes when the workers have, or after a moment.
+  // No choice needs more tokens: finishes when the workers have finished, or after a timeout.
   void Settle();
   // Ends the request without another call to the observer.
   void Abandon();
-  // Nothing more is expected of these workers: their calls end with `end`. Another attempt begins
-  // when the request depends on one of them.
+  // Nothing more is expected of the workers `lost`: their calls end with `end`. Another attempt
+  // begins when the request depends on one of them.
   void OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end);
-  // These workers finish what they have: the request continues elsewhere if it can, else it stays.
+  // The workers `leaving` finish what they have: the request continues elsewhere if it can, else it
+  // stays.
   void OnWorkersLeaving(const std::vector<WorkerId>& leaving);
   // Workers registered, left or reported: a request that waits for a worker decides again, and one
   // that waits in a worker's queue may leave it (router/attempt/queue_move.h).
   void OnClusterChanged();
 
   bool ended() const { return state_ == State::kEnded; }
-  // Whether a change of the cluster may take the request further: no worker can take it now, it may be
-  // in the queue of one, or it is about to leave such a queue. DispatchObserver::OnWaits is called whenever this becomes true.
+  // Whether a change of the cluster may take the request further: no worker can take it now, it may
+  // be in the queue of one, or it is about to leave such a queue. DispatchObserver::OnWaits is
+  // called whenever this becomes true.
   bool waits() const;
   RequestReport Report() const;
 
  private:
   enum class State : uint8_t { kDeciding, kWaiting, kRunning, kEnded };
-  // The attempts before attempt_.
+  // Times of the attempts before the present one, which is attempt_.
   struct EarlierAttempts {
-    TimePoint decides_since;  // the latest decision, with the wait for a worker that can take it
+    TimePoint decides_since;  // when the latest decision began, which may wait for a worker
     TimePoint first_began;
     ReserveTimes reserve;
-    Duration rest{};  // RequestReport::earlier_attempts
+    Duration rest{};  // for RequestReport::earlier_attempts
   };
 
   void OnReserved(Attempt& attempt) override;
@@ -132,7 +134,8 @@ class Dispatch final : private AttemptOwner {
   absl::StatusOr<RouteDecision> Choose(const ClusterView& view);
   // What the request asks of a route, without exclusions.
   RouteQuery Query() const;
-  // `decision` comes from `view`, in which its workers are. Both enter it in the log.
+  // NewAttempt and StartAttempt take a decision that was made from `view`, which contains its
+  // workers, and enter it in the decision log.
   std::unique_ptr<Attempt> NewAttempt(const RouteDecision& decision, const ClusterView& view,
                                       DecisionCause cause);
   void StartAttempt(const RouteDecision& decision, std::shared_ptr<const ClusterView> view,
@@ -140,7 +143,8 @@ class Dispatch final : private AttemptOwner {
   void ReplaceAttempt(std::unique_ptr<Attempt> attempt);
   // Leaves the attempt and decides anew.
   void Resume(ResumeCause cause);
-  // False when the request has ended, because nothing was left to do or its deadline has passed.
+  // Stops the attempt, so that another can begin. False when the request has ended instead, because
+  // nothing was left to do or its deadline has passed.
   bool LeaveAttempt(ResumeCause cause);
   void ScheduleRetry();
   void Finish();
@@ -161,7 +165,7 @@ class Dispatch final : private AttemptOwner {
   bool refused_ = false;               // a worker of attempt_ had no room
   std::optional<WorkerId> prompt_at_;  // the prefill worker that computed the prompt last
   EarlierAttempts earlier_;
-  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // outlived by timers
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // timers outlive the dispatch
 };
 
 }  // namespace tandem

@@ -17,10 +17,10 @@ class Exclusions {
   enum class Until : uint8_t {
     kReport,        // its next report: it may have room, or live again
     kNoOtherPlace,  // its next report, and no other worker can take the request, not even by waiting
-    kAttempts,      // Relax, or for ever
+    kAttempts,      // until Relax is called, or for ever
   };
 
-  // Replaces what was said of the worker before.
+  // Excludes a worker; replaces an exclusion that it has already.
   void Add(const WorkerId& id, Until until, TimePoint now);
 
   // A hand-off from `prefill` to `decode` failed, and either may be at fault: that both send
@@ -33,8 +33,8 @@ class Exclusions {
   // The worker that was added last refused because it was asked not to queue the request: it may be
   // asked again, to queue it, when no other worker is left.
   void MarkLatestNoWait();
-  // The request has queued at a worker in vain: workers that refused without queueing it are not
-  // asked again.
+  // The request has queued at a worker in vain: workers that refused it without queueing it are
+  // from now on not asked again.
   void KeepNoWait();
   // Forgets the workers that refused without queueing the request. False when there was none.
   bool ClearNoWait();
@@ -42,7 +42,7 @@ class Exclusions {
   // Workers that were full may have room by now: their exclusion ends with their next report.
   void Relax();
 
-  // `query` with the workers that are excluded now.
+  // Returns `query` with the workers that are excluded now added to those that it excludes.
   RouteQuery Apply(const ClusterView& view, RouteQuery query) const;
   // Whether some worker can take the request that is neither excluded nor `id`.
   bool HasPlaceWithout(const WorkerId& id, const ClusterView& view, const RouteQuery& query) const;

@@ -34,8 +34,9 @@ absl::Status StatusFor(const AttemptFailure& failure) {
   return Annotate(end.status, worker);
 }
 
-// A decode worker refuses a hand-off whose reservation has lapsed there or belonged to an earlier
-// process of its name: the prefill worker reports it, and another attempt may succeed.
+// Whether a failure loses the attempt but not the request: another attempt may succeed. That
+// includes a hand-off that the decode worker refused, as its prefill worker reports, because the
+// reservation has lapsed or belonged to an earlier process of that name.
 bool IsLoss(const AttemptFailure& failure, const absl::Status& status) {
   if (absl::IsUnavailable(status) || absl::IsDataLoss(status)) return true;
   const bool refused = absl::IsFailedPrecondition(status) || absl::IsPermissionDenied(status);
@@ -46,7 +47,7 @@ bool IsLoss(const AttemptFailure& failure, const absl::Status& status) {
 bool IsFailedHandOff(const AttemptFailure& failure) {
   const bool hands_over =
       failure.stage == AttemptStage::kPrefilling || failure.stage == AttemptStage::kDecoding;
-  // NOT_FOUND: the reservation has lapsed, or the worker was started again.
+  // NOT_FOUND does not count: the reservation has lapsed, or the worker was started again.
   return hands_over && !failure.end.lost() && !failure.kv_arrived &&
          !absl::IsNotFound(failure.end.status);
 }
@@ -120,8 +121,8 @@ void Failover::ExcludeLost(const AttemptFailure& failure, const ClusterView& vie
   }
 }
 
-// Each worker is asked once. After a resume it is asked once per report, because it may have room by
-// then.
+// Excludes a worker that refused. Each worker is asked once; after a resume it is asked once per
+// report, because it may have room by then.
 void Failover::ExcludeRefusing(const AttemptFailure& failure, TimePoint now) {
   exclusions_.Add(failure.worker.id,
                   resumes_ > 0 ? Exclusions::Until::kReport : Exclusions::Until::kAttempts, now);
@@ -161,8 +162,8 @@ FailoverStep Failover::OnNoRoute(const absl::Status& no_route,
   return {.action = Action::kFail, .status = StatusOfGivingUp(all, now), .gave_up = true};
 }
 
-// No worker can take a new request, but one was lost or left recently: it, or one in its place, may
-// be there in a moment.
+// Whether a request that no worker can take should wait: a worker was lost or left recently, and
+// it, or one in its place, may be there in a moment.
 bool Failover::IsWorthWaiting(const absl::Status& no_route,
                               std::optional<TimePoint> latest_departure, TimePoint now) const {
   return latest_departure && limits_.max_resumes > 0 && last_failure_.ok() &&

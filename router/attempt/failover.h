@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-// What losses may cost a request.
+// How many losses of workers a request survives, and how long it waits for another worker.
 struct ResumeLimits {
   int32_t max_resumes = 3;  // after losses; moving away from a leaving worker costs none
   Duration max_wait = std::chrono::seconds(10);  // for a worker that can take the request
@@ -38,7 +38,7 @@ struct AttemptFailure {
   AttemptStage stage = AttemptStage::kIdle;
   AttemptWorkers workers;
   bool heard = false;        // some worker of the attempt had sent an event
-  bool kv_arrived = false;   // the decode worker had
+  bool kv_arrived = false;   // the decode worker had sent an event, so it has the KV
   bool could_queue = false;  // reserving: the decode worker was allowed to queue the request
 };
 
@@ -56,7 +56,7 @@ struct FailoverStep {
   ResumeCause cause = ResumeCause::kConnection;
   bool gave_up = false;                  // kFail: workers were lost, and no more are tried
   std::optional<WorkerId> suspect = {};  // a call did not reach this worker
-  std::optional<WorkerId> avoid = {};    // other requests should prefer other decode workers
+  std::optional<WorkerId> avoid = {};    // a decode worker; other requests should prefer others
 };
 
 // Decides what becomes of a request when its workers fail, refuse it or leave: which workers it
@@ -78,10 +78,11 @@ struct FailoverStep {
 // Thread: one at a time.
 class Failover {
  public:
-  // `deadline`: of the request.
+  // `deadline`: the deadline of the request.
   Failover(const ResumeLimits& limits, TimePoint deadline) : limits_(limits), deadline_(deadline) {}
 
-  // `settled`: no choice needs more tokens. `query`: of the request, without exclusions.
+  // A worker has failed: returns what the request does next. `settled`: no choice needs more
+  // tokens. `query`: of the request, without exclusions.
   FailoverStep OnFailure(const AttemptFailure& failure, bool settled, const ClusterView& view,
                          const RouteQuery& query, TimePoint now);
   // The request leaves its attempt: kResume, or kFail when its deadline has passed. Begins the wait
@@ -92,8 +93,9 @@ class Failover {
   FailoverStep OnNoRoute(const absl::Status& no_route, std::optional<TimePoint> latest_departure,
                          TimePoint now);
 
-  // The workers that refused the request without queueing it can be asked to queue it, but there is
-  // no route to them: "ask another worker" is no answer for a client.
+  // Forgets the latest refusal: the workers that refused the request without queueing it can be
+  // asked to queue it, but there is no route to them, and "ask another worker" is no answer for a
+  // client.
   void ForgetRefusal() { last_failure_ = absl::OkStatus(); }
 
   Exclusions& exclusions() { return exclusions_; }

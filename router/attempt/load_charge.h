@@ -32,14 +32,14 @@ class LoadCharge {
     return *this;
   }
 
-  // A prompt whose decode worker has reserved is sent to the worker.
+  // The decode worker has reserved blocks, so the prompt is now sent to this prefill worker.
   void Send() { entry_.Send(); }
   // The worker sent tokens, so it has computed the prompt.
   void AddTokens(int32_t tokens) {
     GiveBack({.sequences = 0, .prompt_tokens = std::exchange(charge_.prompt_tokens, 0)});
     entry_.AddTokens(tokens);
   }
-  // One of the sequences ended.
+  // One of the request's sequences ended.
   void EndSequence() { entry_.EndSequence(); }
   const WorkerId& worker() const { return id_; }
   const WorkerCharge& charge() const { return charge_; }

@@ -25,12 +25,14 @@ class DispatchObserver {
   virtual void OnPromptLogprobs(const v1::PromptLogprobs& logprobs) = 0;
   // Whether any choice continues after its first token. Asked once all choices have theirs.
   virtual bool NeedsDecode() const = 0;
-  // See RequestReport::accounted.
+  // The prefill worker's report on its transfer has come, or never will
+  // (AttemptReports::accounted).
   virtual void OnAccounted() = 0;
   // The request waits for news of the workers from now on: it is to learn of every change of the
   // cluster until it no longer waits.
   virtual void OnWaits() = 0;
-  // One of these two, once, last. The workers may not have ended every choice.
+  // Exactly one of OnFinished and OnFailed is called, once, last. The workers may not have ended
+  // every choice.
   virtual void OnFinished() = 0;
   virtual void OnFailed(const absl::Status& status) = 0;
 };
@@ -44,22 +46,22 @@ class OutputRelay {
   OutputRelay(const RequestSpec& spec, DispatchObserver& observer, const Clock& clock,
               ResumeStats& resumes, RouteProofs* proofs);
 
-  // Tokens from `sender`, one of `workers`. INTERNAL when the choice does not exist or a token
-  // differs from the one that the client has.
+  // Passes on tokens from `sender`, one of `workers`. INTERNAL when the choice does not exist or a
+  // token differs from the one that the client has.
   absl::Status OnTokens(const AttemptWorkers& workers, const WorkerRef& sender,
                         const v1::WorkerTokens& tokens, const v1::StageTimes& stages);
-  // `sender` says how a choice ended. INTERNAL when the choice does not exist.
+  // Passes on how a choice ended, as `sender` says. INTERNAL when the choice does not exist.
   absl::Status OnChoiceEnded(const WorkerRef& sender, const v1::WorkerChoiceFinish& finish);
-  // Log-probabilities of the prompt from `sender`, which may have been sent before by a worker that
-  // was lost. INTERNAL when positions are missing or do not exist.
+  // Passes on log-probabilities of the prompt from `sender`; a worker that was lost may have sent
+  // some of them before. INTERNAL when positions are missing or do not exist.
   absl::Status OnPromptLogprobs(const WorkerRef& sender, const v1::PromptLogprobs& logprobs);
   bool NeedsDecode() const { return observer_.NeedsDecode(); }
   void OnAccounted() { observer_.OnAccounted(); }
 
   // Ends the choices whose last token was emitted, though no worker said that they ended. A beam
-  // search has none: its hypotheses come whole.
+  // search has no such choices: its hypotheses come whole.
   void EndCompleteChoices();
-  // From now on the client waits for another worker, until its next token.
+  // The client waits for another worker from now on, until its next token: measures that pause.
   void Interrupt(ResumeCause cause);
   void Close() { closed_ = true; }
 
@@ -82,8 +84,8 @@ class OutputRelay {
   ResumeStats& resumes_;
   RouteProofs* const proofs_;
   StreamedOutput output_;
-  int32_t scored_tokens_ = 1;  // of the prompt; the first one has no log-probability
-  TimePoint latest_;  // when the client was sent its latest tokens; before any: its arrival
+  int32_t scored_tokens_ = 1;  // tokens of the prompt; the first one has no log-probability
+  TimePoint latest_;           // when the client was sent its latest tokens; at first the arrival
   std::optional<Begun> begun_;
   std::optional<Interruption> interruption_;
   bool closed_ = false;

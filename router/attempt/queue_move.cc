@@ -9,11 +9,11 @@ int32_t Queued(const WorkerView& worker) {
   return worker.load->waiting() + worker.load->handoffs().waiting_reservations();
 }
 
-// Whether the worker could begin such a request without queueing it.
+// Whether the worker could begin a request of `width` sequences without queueing it.
 bool HasRoom(const WorkerView& worker, int32_t width, int32_t context_tokens) {
   const int64_t free_tokens =
       int64_t{worker.AvailableBlocks()} * worker.info->layout.block_tokens();
-  // The worker's report does not contain these requests yet.
+  // Sequences that were sent to the worker and that its report does not contain yet.
   const int32_t unreported = std::max(0, worker.charged.sequences - worker.load->running());
   return Queued(worker) == 0 && !worker.load->starting() &&
          free_tokens >= int64_t{width + unreported} * context_tokens;

@@ -26,12 +26,13 @@ class QueueMove {
     queued_since_ = now;
     asked_.reset();
   }
-  // Another attempt asks for blocks while the request stays where it is: on `route` if that is to
-  // take the request out of a queue, on none if the attempt has another reason.
+  // Another attempt asks for blocks while the request stays where it is. `route`: the route on
+  // which it is to leave a queue; nothing if the attempt has another reason.
   void OnAsked(std::optional<RouteDecision> route) { asked_ = std::move(route); }
   bool is_asked() const { return asked_.has_value(); }
-  // No other route is better now, or it refused the blocks. The request waits again before it looks for
-  // another one, so that under overload not every report has a route chosen for every request.
+  // The request stays where it waits: no other route is better now, or the other route refused the
+  // blocks. It waits again before it looks for another one, so that under overload not every report
+  // has a route chosen for every request.
   void OnStays(TimePoint now) { OnQueued(now); }
   // The route for which OnAsked was called, when its blocks have been reserved.
   std::optional<RouteDecision> TakeAsked() { return std::exchange(asked_, std::nullopt); }

@@ -23,7 +23,7 @@ Reroute KindOf(const AttemptWorkers& refused, const RouteDecision& taken);
 // How often requests went elsewhere because a worker refused them. Thread-safe.
 class RerouteStats {
  public:
-  // `why`: the message of the refusal.
+  // Counts a request that a worker refused. `why`: the message of the refusal.
   void Count(Reroute kind, std::string why);
 
   // A request was taken out of a worker's queue because other workers had become free.

@@ -8,14 +8,14 @@
 namespace tandem {
 namespace {
 
-// The smallest duration that at least this share of all do not exceed.
+// The smallest of the durations that at least `share` of them do not exceed, in ms.
 double Percentile(const std::vector<Duration>& sorted, double share) {
   if (sorted.empty()) return 0;
   const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(sorted.size())));
   return ToMilliseconds(sorted[std::max<size_t>(rank, 1) - 1]);
 }
 
-// `use`: ResumeUse, ResumeCause or ResumeTimes.
+// Writes the percentiles of the pauses into `use`: a ResumeUse, ResumeCause or ResumeTimes.
 template <typename Use>
 void SetTimes(std::vector<Duration> pauses, Use& use) {
   std::sort(pauses.begin(), pauses.end());

@@ -31,7 +31,7 @@ class ResumeStats {
   v1::ResumeUse Use() const;
 
  private:
-  static constexpr size_t kPauses = 1000;  // that are kept, the latest ones
+  static constexpr size_t kPauses = 1000;  // the latest pauses are kept, at most this many
   struct Pause {
     ResumeCause cause = ResumeCause::kConnection;
     Duration length{};
@@ -41,7 +41,7 @@ class ResumeStats {
   mutable absl::Mutex mutex_;
   std::array<uint64_t, kNumResumeCauses> resumes_ ABSL_GUARDED_BY(mutex_) = {};
   uint64_t gave_up_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t num_pauses_ ABSL_GUARDED_BY(mutex_) = 0;  // ever
+  uint64_t num_pauses_ ABSL_GUARDED_BY(mutex_) = 0;  // since the start, kept or not
   std::vector<Pause> pauses_ ABSL_GUARDED_BY(mutex_);
 };
 

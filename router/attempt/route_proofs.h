@@ -17,7 +17,7 @@ class RouteProofs {
   void Passed(v1::Route route, TimePoint now) {
     Of(route).store(now.time_since_epoch().count(), std::memory_order_relaxed);
   }
-  // Nothing where none has passed yet.
+  // When a request last passed the route; nothing where none has passed yet.
   std::optional<TimePoint> latest(v1::Route route) const {
     const TimePoint::rep at = Of(route).load(std::memory_order_relaxed);
     if (at == 0) return std::nullopt;

@@ -13,11 +13,11 @@
 
 namespace tandem {
 
-// Where requests were sent and why (v1::RoutingUse explains the values). It logs when a policy that
-// predicts costs begins or ceases to do without. Thread-safe.
+// Where requests were sent and why (v1::RoutingUse explains the values). When a policy that
+// predicts costs begins or ceases to choose without predictions, that is logged. Thread-safe.
 class RoutingStats {
  public:
-  // `policy`: its name. `slo`: of requests that bring none.
+  // `policy`: the name of the routing policy. `slo`: the default for requests that bring none.
   RoutingStats(std::string policy, const Slo& slo) : policy_(std::move(policy)), slo_(slo) {}
 
   void Count(const RouteDecision& taken);

@@ -17,32 +17,34 @@ class StreamedOutput {
   // `sequence` outlives it.
   explicit StreamedOutput(const v1::SequenceRequest& sequence);
 
-  // The next worker sends each choice from its first token on, or only what follows the emitted
-  // tokens.
+  // What the next worker sends of each choice: all from its first token on (ExpectFromStart), or
+  // only what follows the emitted tokens (ExpectAfterEmitted).
   void ExpectFromStart();
   void ExpectAfterEmitted();
 
-  // A worker sends these tokens of a choice that exists. Returns those that are new, maybe none, and
-  // counts them as emitted. INTERNAL when a token is not the one emitted at its position (P2).
+  // A worker sends these tokens of a choice that exists. Returns those that are new, maybe none,
+  // and counts them as emitted. INTERNAL when a token is not the one emitted at its position:
+  // routing must never change the answer.
   absl::StatusOr<v1::WorkerTokens> Add(const v1::WorkerTokens& tokens);
   // The choice needs no more tokens: its worker said so, or a stop string came.
   void End(int32_t index) { choices_[index].emitted.set_ended(true); }
 
   // Whether any token has been emitted.
   bool any() const { return any_; }
-  // How many tokens the shortest choice that goes on has; 0 when none goes on.
+  // The number of tokens of the shortest choice that goes on; 0 when none goes on.
   int32_t LeastEmitted() const;
   bool ended(int32_t index) const { return choices_[index].emitted.ended(); }
   // Why the emitted tokens end the choice, also when no worker has said that it ended; unspecified
   // while more tokens may follow.
   v1::WorkerFinish::Reason ReasonOf(int32_t index) const;
-  // What a worker needs that continues after the emitted tokens.
+  // The emitted tokens of a choice, as a worker needs them that continues after them.
   v1::OutputSoFar Emitted(int32_t index) const;
 
  private:
   struct Choice {
     v1::OutputSoFar emitted;
-    // Tokens that the present attempt has sent, or is not expected to send.
+    // The number of tokens that the present attempt has sent, with those that it need not send
+    // again.
     int received = 0;
   };
 

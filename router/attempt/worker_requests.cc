@@ -42,7 +42,7 @@ v1::ReserveRequest WorkerRequests::Reserve() const {
   v1::ReserveRequest request;
   request.set_request_id(id_);
   *request.mutable_prompt() = spec_.sequence.prompt();
-  request.set_max_tokens(std::max(spec_.sequence.max_tokens(), 1));  // a reservation is for some
+  request.set_max_tokens(std::max(spec_.sequence.max_tokens(), 1));  // reserves at least one token
   request.set_width(spec_.width());
   request.set_priority(spec_.sequence.priority());
   request.set_tenant(spec_.sequence.tenant());

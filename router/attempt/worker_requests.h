@@ -21,7 +21,7 @@ class WorkerRequests {
   v1::GenerateOnWorkerRequest Generate(const StreamedOutput* continued) const;
   v1::ReserveRequest Reserve() const;
   v1::PrefillRequest Prefill(const v1::KvTarget& target) const;
-  // first_tokens: those that decode begins with; see v1::DecodeRequest.
+  // first_tokens: the tokens with which decode begins; see v1::DecodeRequest.
   v1::DecodeRequest Decode(const v1::KvTarget& target, std::vector<v1::TokenLogprobs> first_tokens,
                            const StreamedOutput* continued) const;
   v1::EndChoiceRequest EndChoice(int32_t index) const;
@@ -32,7 +32,7 @@ class WorkerRequests {
 
   const RequestSpec& spec_;
   const AttemptWorkers& workers_;
-  const uint64_t id_;  // of the request at the workers
+  const uint64_t id_;  // the request's id at the workers
 };
 
 }  // namespace tandem

@@ -32,7 +32,7 @@ CallEnd ToCallEnd(const grpc::Status& status, const grpc::ClientContext& context
   const auto& trailers = context.GetServerTrailingMetadata();
   const auto origin = trailers.find(kOriginKey);
   const bool answered = origin != trailers.end() && origin->second == kOriginWorker;
-  // The codes of both are the same numbers (server/services/status_mapping.h).
+  // gRPC and Abseil number their status codes alike (server/services/status_mapping.h).
   absl::Status ours(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
   TakeRetryAfter(context, ours);
   return {std::move(ours), answered ? CallEnd::Source::kWorker : CallEnd::Source::kNetwork};
@@ -51,7 +51,7 @@ class StreamCall final : public grpc::ClientReadReactor<v1::WorkerEvent>,
   grpc::ClientContext& context() { return context_; }
 
   void Start() {
-    self_ = shared_from_this();  // until OnDone
+    self_ = shared_from_this();  // keeps the call alive until OnDone
     StartRead(&event_);
     StartCall();
   }
@@ -90,8 +90,8 @@ struct UnaryCall {
   grpc::ClientContext context;
   Request request;
   Response response;
-  bool dropped = false;   // loop's thread
-  bool answered = false;  // likewise
+  bool dropped = false;   // belongs to the loop's thread
+  bool answered = false;  // belongs to the loop's thread
 };
 
 // A call whose answer is not used.
@@ -123,9 +123,10 @@ void DropUnary(Call& call) {
   call.context.TryCancel();
 }
 using ReserveCall = UnaryCall<v1::ReserveRequest, v1::ReserveResponse>;
-// A worker that does not wait for room answers soon. Its answer is awaited, so that what it has
-// reserved can be released by its id. One that waits may give room at the moment in which it is
-// cancelled, and that answer is lost: then the reservation is released by the request's id.
+// Drops a call that reserves blocks. A worker that must not queue the request answers soon: its
+// answer is awaited, so that what it has reserved can be released by its id. A worker that queues
+// it may grant the blocks at the moment in which the call is cancelled, and that answer is lost:
+// then the reservation is released by the request's id.
 class ReserveHandle final : public WorkerCall {
  public:
   ReserveHandle(GrpcWorkerClient& client, WorkerEndpoint worker, std::shared_ptr<ReserveCall> call)
@@ -176,10 +177,11 @@ std::shared_ptr<grpc::Channel> OpenChannel(const WorkerEndpoint& worker,
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  // The time that an attempt to connect may take.
+  // Despite its name, this is the time that an attempt to connect may take.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
-  // A host that vanished is noticed within the sum of these two, also during a long prefill that
-  // sends nothing, unless its lease or a ping (router/client/pings.h) has shown it before.
+  // A host that vanished is noticed within the sum of the keepalive time and timeout, also during a
+  // long prefill that sends nothing, unless its lease or a ping (router/client/pings.h) has shown
+  // it before.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);

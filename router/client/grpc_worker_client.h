@@ -22,9 +22,9 @@ inline constexpr char kOriginRouter[] = "router";  // what a router adds to answ
 // Calls workers by gRPC, over one channel per life of a worker.
 class GrpcWorkerClient final : public WorkerClient {
  public:
-  // Handlers run on `loop`, which must not run any more when this is gone; calls keep it alive
-  // until gRPC is done with them. `tls` secures the calls: a worker must show the identity of a worker
-  // of its name. Null: without TLS.
+  // Handlers run on `loop`, which must run no more tasks when the client is destroyed; calls keep
+  // the loop alive until gRPC is done with them. `tls` secures the calls: a worker must show the
+  // identity of a worker of its name. Null: without TLS.
   explicit GrpcWorkerClient(std::shared_ptr<EventLoop> loop,
                             std::shared_ptr<TlsSource> tls = nullptr)
       : loop_(std::move(loop)), tls_(std::move(tls)) {}
@@ -43,7 +43,7 @@ class GrpcWorkerClient final : public WorkerClient {
                                       ReserveDone done) override;
   void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) override;
   void EndChoice(const WorkerEndpoint& worker, const v1::EndChoiceRequest& request) override;
-  // Uses the standard health service, which every server here has.
+  // Calls the standard gRPC health service, which every server of this project has.
   std::unique_ptr<WorkerCall> Ping(const WorkerEndpoint& worker,
                                    std::function<void(Health)> answered) override;
   void Disconnect(const WorkerId& id) override { channels_.erase(id); }
@@ -53,7 +53,7 @@ class GrpcWorkerClient final : public WorkerClient {
   struct Channel {
     Channel(std::shared_ptr<grpc::Channel> opened, std::shared_ptr<const TlsMaterial> material)
         : material(std::move(material)), worker(opened), health(std::move(opened)) {}
-    std::shared_ptr<const TlsMaterial> material;  // that it was made with
+    std::shared_ptr<const TlsMaterial> material;  // what it was opened with; null: without TLS
     v1::Worker::Stub worker;
     grpc::GenericStub health;
   };

@@ -19,7 +19,8 @@ namespace tandem {
 // Thread: the router's loop.
 class Pings {
  public:
-  // Whether a turn came when it was due. After a late one nothing is known of the workers.
+  // Whether a turn came when it was due. After a late one, unanswered pings do not count, because
+  // the router itself may have been stalled.
   enum class Pace : uint8_t { kOnTime, kLate };
   // The workers whose state has changed since the last turn.
   struct Changes {
@@ -27,7 +28,7 @@ class Pings {
     std::vector<WorkerId> reachable;
   };
 
-  // `workers` outlives it.
+  // `workers` outlives the pings.
   explicit Pings(WorkerClient& workers) : workers_(workers) {}
 
   // Judges the pings of the last turn to the workers of `view`, and sends each of them another.
@@ -35,7 +36,7 @@ class Pings {
 
  private:
   struct Ping {
-    int missed = 0;  // answers in a row
+    int missed = 0;  // the number of answers missed in a row
     TimePoint sent;
     std::optional<Health> answer;
     std::unique_ptr<WorkerCall> call;

@@ -9,9 +9,11 @@ namespace tandem {
 // How a status' retry-after (base/retry_after.h) travels over gRPC: as trailing metadata.
 inline constexpr char kRetryAfterKey[] = "retry-after-ms";
 
-// Call before the call is finished with `status`. Adds nothing if `status` has no retry-after.
+// Adds the retry-after of `status`, if it has one, to the trailing metadata of a call that is about
+// to finish with that status.
 void SendRetryAfter(grpc::ServerContextBase& context, const absl::Status& status);
-// Call once the call has ended with `status`, which is not OK: adds the retry-after that it came with.
+// Adds to `status`, with which a call has ended and which is not OK, the retry-after that came with
+// it.
 void TakeRetryAfter(const grpc::ClientContext& context, absl::Status& status);
 
 }  // namespace tandem

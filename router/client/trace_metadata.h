@@ -11,7 +11,8 @@ namespace tandem {
 // The trace context of a call, in the metadata "traceparent" and "tracestate" (W3C Trace Context).
 
 void SendTraceContext(const TraceContext& trace, grpc::ClientContext& context);
-// Nothing where the caller sent none, or one that is malformed: the call belongs to no trace then.
+// The trace that the caller named. Nothing where it sent none, or one that is malformed: the call
+// belongs to no trace then.
 std::optional<TraceContext> TraceContextOf(const grpc::ServerContextBase& context);
 
 }  // namespace tandem

@@ -12,7 +12,7 @@ namespace tandem {
 // worker continue the trace from there. Calls of all other requests are only passed on.
 class TracedWorkerClient final : public WorkerClient {
  public:
-  // Both outlive this and its calls.
+  // `next` and `clock` outlive this client and its calls.
   TracedWorkerClient(WorkerClient& next, const Clock& clock) : next_(next), clock_(clock) {}
 
   std::unique_ptr<WorkerCall> Generate(const WorkerEndpoint& worker,
@@ -41,7 +41,8 @@ class TracedWorkerClient final : public WorkerClient {
   void KeepOnly(const ClusterView& view) override { next_.KeepOnly(view); }
 
  private:
-  // The options of a call whose span has begun.
+  // Begins the span of a call to `worker`. Returns the options that have the worker continue the
+  // trace from that span.
   CallOptions Begin(const char* name, const WorkerEndpoint& worker,
                     const CallOptions& options) const;
   StreamHandlers Traced(const TracePoint& span, StreamHandlers handlers) const;

@@ -41,7 +41,7 @@ class WorkerCall {
   virtual ~WorkerCall() = default;
 };
 
-// Called on the router's loop, one at a time.
+// What a streaming call reports to. The handlers run on the router's loop, one at a time.
 struct StreamHandlers {
   std::function<void(const v1::WorkerEvent&)> on_event;
   std::function<void(const CallEnd&)> on_end;  // exactly once, last, unless the call was dropped
@@ -54,7 +54,7 @@ enum class Health : bool { kNotServing, kServing };
 // What a call is made with besides its request.
 struct CallOptions {
   TimePoint deadline = kNoDeadline;  // the worker gets it, too
-  TracePoint trace = {};             // of the request; the worker gets the context
+  TracePoint trace = {};             // the request's span; the worker gets its context
 };
 
 using ReserveDone = std::function<void(const CallEnd&, const v1::ReserveResponse&)>;
@@ -79,13 +79,14 @@ class WorkerClient {
   virtual std::unique_ptr<WorkerCall> Reserve(const WorkerEndpoint& worker,
                                               const v1::ReserveRequest& request,
                                               const CallOptions& options, ReserveDone done) = 0;
-  // Sent without waiting for the answer: if it does not arrive, the reservation's lease lapses.
+  // Gives a reservation back. Does not wait for the answer: if the call does not arrive, the
+  // reservation's lease lapses.
   virtual void Release(const WorkerEndpoint& worker, const v1::ReleaseRequest& request) = 0;
-  // Sent without waiting for the answer: if it does not arrive, the choice runs to its own end and
-  // its tokens are dropped.
+  // Tells the worker that a choice needs no more tokens. Does not wait for the answer: if the call
+  // does not arrive, the choice runs to its own end and its tokens are dropped.
   virtual void EndChoice(const WorkerEndpoint& worker, const v1::EndChoiceRequest& request) = 0;
-  // Asks the worker's health service, on the connection that the calls above take. `answered` is
-  // called at most once, and never when no worker can be reached.
+  // Asks the worker's health service, on the connection that all other calls to it take. `answered`
+  // is called at most once, and never when no worker can be reached.
   virtual std::unique_ptr<WorkerCall> Ping(const WorkerEndpoint& worker,
                                            std::function<void(Health)> answered) = 0;
   // The next call to this worker opens a new connection. Calls in progress keep theirs.

@@ -9,14 +9,15 @@
 namespace tandem {
 namespace {
 
-// The payload of a status is written to the log with it and never sent to the caller.
+// The key of a status payload that is written to the log with the status and never sent to the
+// caller.
 constexpr char kLogOnly[] = "tandem/log-only";
 
 KvShape ShapeOf(const v1::KvLayout& layout) {
   return {layout.num_layers(), layout.num_kv_heads(), layout.head_dim(), layout.dtype()};
 }
 
-// "24 layers, 8 KV heads of 64, 16 tokens per block, bf16"
+// Describes a layout, as in "24 layers, 8 KV heads of 64, 16 tokens per block, bf16".
 std::string ToText(const v1::KvLayout& layout) {
   return fmt::format("{} layers, {} KV heads of {}, {} tokens per block, {}", layout.num_layers(),
                      layout.num_kv_heads(), layout.head_dim(), layout.block_tokens(),
@@ -48,8 +49,9 @@ absl::Status CheckModel(const WorkerView& joining, const WorkerView& other) {
       joining.id.name, other.id.name);
 }
 
-// A prompt is computed with the KV type of the prefill workers, the output with that of the decode
-// workers, and both with that of the unified ones.
+// Workers that may compute the same part of a request must keep KV in the same type: the prompt is
+// computed with the type of the prefill workers, the output with that of the decode workers, and
+// both with that of the unified ones.
 absl::Status CheckKvType(const WorkerRef& joining, const WorkerRef& other) {
   if (other.info->layout.dtype() == joining.info->layout.dtype()) return absl::OkStatus();
   return FailedPrecondition(

@@ -32,8 +32,8 @@ WorkerView ToView(const v1::RegisterRequest& request, TimePoint now) {
   return worker;
 }
 
-// The costs in `load`. Those of the revision that is known are not read again, because they are equal
-// but for the error, which changes with every step of the worker.
+// Reads the costs in `load`. Where their revision is that of `known`, only the error is read: the
+// rest is equal, while the error changes with every step of the worker.
 absl::StatusOr<std::shared_ptr<const WorkerCosts>> CostsIn(
     const v1::WorkerLoad& load, const std::shared_ptr<const WorkerCosts>& known) {
   if (!load.has_cost()) return nullptr;
@@ -112,7 +112,7 @@ void Cluster::Admit(WorkerView joining) {
   auto place = std::find_if(workers.begin(), workers.end(), [&joining](const WorkerView& worker) {
     return worker.id.name >= joining.id.name;
   });
-  // Leaving workers of that name stay until they have finished their requests.
+  // Leaving workers of the same name stay in the view until they have finished their requests.
   for (; place != workers.end() && place->id.name == joining.id.name; ++place) {
     if (place->id == joining.id) {
       joining.charged = place->charged;
@@ -150,7 +150,7 @@ absl::Status Cluster::Heartbeat(const v1::HeartbeatRequest& request) {
     UpdateLeaving(*worker, request.leaving(), silence);
     if (has_new_hash) disagrees = CheckMayJoin(*worker);
     if (!disagrees.ok()) {
-      replaced_.push_back(id);  // its requests continue elsewhere
+      replaced_.push_back(id);  // the requests of this worker continue elsewhere
       latest_departure_ = worker->last_report;
       std::erase_if(Changing().workers, [&id](const WorkerView& one) { return one.id == id; });
     }

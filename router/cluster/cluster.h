@@ -20,8 +20,8 @@
 namespace tandem {
 
 struct ClusterOptions {
-  std::string model;  // the only one served
-  // A worker that was killed is missed within 3 s.
+  std::string model;  // the only model that is served
+  // The lease of a worker is so short that one that was killed is missed within 3 s.
   Duration lease = std::chrono::milliseconds(2500);
   Duration heartbeat = std::chrono::milliseconds(500);
   size_t max_workers = 1024;
@@ -35,22 +35,25 @@ class Cluster {
  public:
   Cluster(ClusterOptions options, const Clock& clock);
 
-  // A name that is taken goes to another process only when its holder has been silent for two
-  // heartbeats or is leaving, and only to a younger incarnation. A silent holder is then lost
-  // (TakeReplaced); a leaving one keeps its lease beside the younger one.
-  // NOT_FOUND: this router serves another model. FAILED_PRECONDITION: the worker does not agree with
-  // one of the workers that are not leaving (router/cluster/agreement.h), or may not have the name.
-  // INVALID_ARGUMENT: a field is missing, too long or out of range (registration_check.h).
+  // Adds a worker, or renews its registration. A name that is taken goes to another process only
+  // when its holder has been silent for two heartbeats or is leaving, and only to a younger
+  // incarnation. A silent holder is then lost (TakeReplaced); a leaving one keeps its lease beside
+  // the younger one.
+  // NOT_FOUND: this router serves another model. FAILED_PRECONDITION: the worker does not agree
+  // with one of the workers that are not leaving (router/cluster/agreement.h), or may not have the
+  // name. INVALID_ARGUMENT: a field is missing, too long or out of range (registration_check.h).
   // RESOURCE_EXHAUSTED: there are max_workers already.
   // No message contains what only another worker knows: its incarnation or its model's fingerprint.
   absl::Status Register(const v1::RegisterRequest& request);
-  // NOT_FOUND when there is no lease, or only one of another incarnation. INVALID_ARGUMENT for a load
-  // that is out of range: the lease is not renewed. FAILED_PRECONDITION when the worker has loaded
-  // other weights than the workers that serve already: it is dropped. A worker that was deregistered
-  // and reports that it is not leaving gets requests again, from its second heartbeat on.
+  // Renews a lease and takes the worker's report. NOT_FOUND when there is no lease, or only one of
+  // another incarnation. INVALID_ARGUMENT for a load that is out of range: the lease is not
+  // renewed. FAILED_PRECONDITION when the worker has loaded other weights than the workers that
+  // serve already: it is dropped. A worker that was deregistered and reports that it is not leaving
+  // gets requests again, from its second heartbeat on.
   absl::Status Heartbeat(const v1::HeartbeatRequest& request);
-  // The first call says that the worker is leaving: it gets nothing new and keeps its lease while it
-  // finishes its requests. The second call says that it is gone. False when there is no such worker.
+  // The first call for a worker says that it is leaving: it gets nothing new and keeps its lease
+  // while it finishes its requests. The second call says that it is gone. False when there is no
+  // such worker.
   bool Deregister(std::string_view name, uint64_t incarnation);
 
   // `changed` is called after a worker has registered, reported, begun to leave or gone, on the
@@ -64,7 +67,8 @@ class Cluster {
   static constexpr Duration kAvoided = std::chrono::seconds(10);
   void Avoid(const WorkerId& id);
 
-  // Nothing is sent to a worker that cannot be reached, though its heartbeats arrive.
+  // Whether a worker answers pings. Nothing is sent to one that cannot be reached, though its
+  // heartbeats arrive.
   enum class Reach : bool { kLost, kRegained };
   void SetReach(const WorkerId& id, Reach reach);
 
@@ -73,8 +77,8 @@ class Cluster {
   void Charge(const WorkerId& id, const WorkerCharge& charge);
   void Discharge(const WorkerId& id, const WorkerCharge& charge);
 
-  // This router was stalled for so long and could read no heartbeats: all leases last longer by as
-  // much.
+  // This router was stalled for the time `stall` and could read no heartbeats: all leases last
+  // longer by as much.
   void Postpone(Duration stall);
   // Drops the workers whose lease has lapsed and returns them.
   std::vector<WorkerId> Expire();
@@ -88,12 +92,13 @@ class Cluster {
   // nothing while none ever was.
   std::optional<TimePoint> LatestDeparture() const;
 
-  // It must not outlive the cluster.
+  // The present view of the workers, which never changes. It must not outlive the cluster.
   std::shared_ptr<const ClusterView> View() const;
   const ClusterOptions& options() const { return options_; }
 
  private:
-  // Guarded by mutex_, but for a view that a reader has.
+  // A view, and how many readers hold it. Guarded by mutex_, but readers use the view that they
+  // hold without it.
   struct Version {
     ClusterView view;
     int readers = 0;
@@ -105,7 +110,8 @@ class Cluster {
   void SetLeaving(WorkerView& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   WorkerView* Find(const WorkerId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Admit(WorkerView joining) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The workers, to be changed: those who have views of them keep what they have.
+  // The view, to be changed. It is copied first while readers hold it, so that what they hold stays
+  // as it is.
   ClusterView& Changing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NotifyListener() ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -15,7 +15,7 @@ namespace tandem {
 struct ClusterView {
   std::vector<WorkerView> workers;
 
-  // Null when there is no such worker.
+  // The worker in this view; null when it is not there.
   const WorkerView* Find(const WorkerId& id) const;
   bool HasUsable(v1::WorkerRole role) const;
   // The decode workers that a prefill worker may send KV to.

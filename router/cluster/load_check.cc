@@ -8,7 +8,8 @@
 namespace tandem {
 namespace {
 
-// The sum of two such values fits in 32 bits, and no worker has so many.
+// The most sequences or blocks that a report may contain: no worker has so many, and the sum of two
+// such values fits in 32 bits.
 constexpr int64_t kMostAtOnce = 1'000'000'000;
 constexpr int64_t kMostTokens = int64_t{1} << 50;
 

@@ -29,8 +29,8 @@ struct Begun {
   Numerics output;
 };
 
-// Whether `worker` generates the tokens that the client would have got without the failure.
-// FAILED_PRECONDITION names the worker and both values.
+// Whether `worker` continues a request with the tokens that the client would have got without the
+// failure of another worker. FAILED_PRECONDITION names the worker and both values.
 absl::Status CheckContinues(const WorkerRef& worker, const Begun& begun);
 
 }  // namespace tandem

@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// A worker that takes part in hand-offs needs more than a layout.
+// Checks the fields that only workers that take part in hand-offs need.
 absl::Status CheckHandsOver(const v1::RegisterRequest& request) {
   if (request.role() == v1::WORKER_ROLE_DECODE && request.data_address().empty()) {
     return InvalidArgument("data_address is empty: a decode worker needs one for KV");
@@ -30,7 +30,7 @@ absl::Status CheckComplete(const v1::RegisterRequest& request) {
   if (request.layout().num_layers() <= 0 || request.layout().dtype().empty()) {
     return InvalidArgument("layout is empty: a worker must say how it stores KV");
   }
-  // Routers divide prompts into blocks of that size.
+  // Routers hash prompts in blocks of this many tokens to predict prefix hits.
   const int32_t block_tokens = request.layout().block_tokens();
   if (request.prefix_root() != 0 && (block_tokens < 8 || block_tokens > 256)) {
     return InvalidArgument(
@@ -59,7 +59,8 @@ absl::Status CheckText(std::string_view field, std::string_view text, size_t mos
   return InvalidArgument("{} may hold no control characters", field);
 }
 
-// The model's name is how a client sees that tokens are made up.
+// A client sees by the model's name that tokens are made up: simulated workers, and only these, may
+// serve a model of such a name.
 absl::Status CheckSimulated(const v1::RegisterRequest& request) {
   if (request.simulated() == IsSimulatedModel(request.model())) return absl::OkStatus();
   if (request.simulated()) {
@@ -86,7 +87,7 @@ absl::Status CheckName(std::string_view field, std::string_view name) {
 
 absl::Status CheckRegistration(const v1::RegisterRequest& request) {
   constexpr size_t kMaxAddressBytes = 256;
-  constexpr size_t kMaxDataAddressBytes = 4096;  // one for each transport
+  constexpr size_t kMaxDataAddressBytes = 4096;  // room for one address per transport
   RETURN_IF_ERROR(CheckName("name", request.name()));
   RETURN_IF_ERROR(CheckText("address", request.address(), kMaxAddressBytes));
   RETURN_IF_ERROR(CheckText("data_address", request.data_address(), kMaxDataAddressBytes));

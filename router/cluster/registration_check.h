@@ -12,8 +12,8 @@ namespace tandem {
 absl::Status CheckRegistration(const v1::RegisterRequest& request);
 
 // Whether `name` may be the name of a worker or of a request: at most 128 characters of printable
-// ASCII without spaces, so that a log line or a metric cannot be forged with it. The status speaks
-// of `field`.
+// ASCII without spaces, so that a log line or a metric cannot be forged with it. `field`: what the
+// status calls the name.
 absl::Status CheckName(std::string_view field, std::string_view name);
 
 }  // namespace tandem

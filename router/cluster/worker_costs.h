@@ -17,10 +17,12 @@ struct WorkerCosts {
   double error = 0;  // of the worker's own predictions of its steps, relative to what they took
 };
 
-// INVALID_ARGUMENT names the coefficient that is negative, not finite, out of order or too many.
+// Reads a reported cost model. INVALID_ARGUMENT names the coefficient that is negative, not finite,
+// out of order or too many.
 absl::StatusOr<std::shared_ptr<const WorkerCosts>> ReadCosts(const v1::CostModel& report);
 
-// INVALID_ARGUMENT for an error that no worker can have.
+// Checks the error that a worker reports of its own predictions: INVALID_ARGUMENT unless it is
+// finite and not negative.
 absl::Status CheckError(double error);
 
 // The coefficients as a report has them. The other fields of the report are unset.

@@ -36,7 +36,7 @@ struct WorkerInfo {
   std::string data_address;  // where KV arrives; empty: the worker receives none
   int32_t wire_version = 0;  // of the frames that carry KV
   uint64_t prefix_root = 0;  // of the hashes of its cached blocks; 0: it keeps no prefix cache
-  // The limit of the scheduler there; 0 where the worker did not say.
+  // The limits of the worker's scheduler; 0 where the worker did not say.
   int32_t max_step_tokens = 0;
   int32_t max_sequences = 0;
 };
@@ -51,13 +51,13 @@ struct WorkerRef {
 // What one request adds to a worker's load.
 struct WorkerCharge {
   int32_t sequences = 0;
-  int64_t prompt_tokens = 0;  // of prompts that the worker has yet to prefill
+  int64_t prompt_tokens = 0;  // tokens of prompts that the worker has yet to prefill
 
   bool empty() const { return sequences == 0 && prompt_tokens == 0; }
 };
 
-// A worker's report, which is shared by all views, and beside it what every decision asks of all
-// workers: the message is spread over the memory.
+// A worker's report, which is shared by all views. What every decision reads of every worker is
+// copied out of the message, whose fields are spread over the memory.
 class LoadReport {
  public:
   LoadReport() : LoadReport(std::make_shared<const v1::WorkerLoad>()) {}
@@ -88,15 +88,17 @@ class LoadReport {
 // One worker at one moment, as this router sees it.
 struct WorkerView : WorkerRef {
   LoadReport load;
-  // What `load` says of the time of steps; null until the worker has measured some.
+  // The costs in `load`, by which the time of steps is predicted; null until the worker has
+  // measured some.
   std::shared_ptr<const WorkerCosts> costs;
   WorkerCharge charged;
   TimePoint last_report;
   // A call failed to reach the worker, and no heartbeat has arrived since.
   bool suspected = false;
-  // Its heartbeats arrive, but it does not answer this router's pings (router/client/pings.h).
+  // Heartbeats of the worker arrive, but it does not answer this router's pings
+  // (router/client/pings.h).
   bool unreachable = false;
-  // A hand-off to the worker failed: until then requests prefer other workers.
+  // The time until which requests prefer other workers, because a hand-off to this one failed.
   TimePoint avoided_until{};
   bool leaving = false;     // the worker finishes its requests and takes no new ones
   bool name_taken = false;  // a younger process has registered under the name of a leaving worker
@@ -111,10 +113,10 @@ struct WorkerView : WorkerRef {
   int32_t AvailableBlocks() const { return load.available_blocks(); }
 };
 
-// "unified", "prefill", "decode".
+// The name of a role: "unified", "prefill", "decode".
 std::string_view Name(v1::WorkerRole role);
 
-// "decode worker d0", for messages.
+// The role and name of a worker for messages, such as "decode worker d0".
 std::string RoleAndName(const WorkerRef& worker);
 
 }  // namespace tandem

@@ -106,7 +106,8 @@ void DecisionLog::End(const RequestSpec& spec, RequestEnd end) {
   CountBytes(*entry);
 }
 
-// The entry may be among those that are dropped.
+// Counts the memory of the entry's record again and drops the oldest entries, maybe this one, until
+// the limits are kept.
 void DecisionLog::CountBytes(Entry& entry) {
   const size_t bytes = BytesOf(entry.record);
   bytes_ += bytes;
@@ -135,7 +136,7 @@ absl::StatusOr<v1::ExplainResponse> DecisionLog::Explain(const v1::ExplainReques
     const size_t count = std::min(wanted, entries_.size());
     for (size_t i = 0; i < count; ++i) {
       add(*entries_[entries_.size() - 1 - i]);
-      // A list of many requests would become long with them.
+      // The times of all layers would make a list of many requests too long.
       v1::RequestExplanation& added = *response.mutable_requests()->rbegin();
       if (added.has_handoff()) added.mutable_handoff()->clear_layers();
     }

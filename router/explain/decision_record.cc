@@ -19,7 +19,7 @@ std::string_view Name(DecisionCause cause) {
   return "";
 }
 
-// What a string takes besides itself: nothing where it is short.
+// The bytes that a string takes on the heap: none where it is short.
 size_t HeapBytes(const std::string& text) {
   static const size_t kWithin = std::string().capacity();
   return text.capacity() > kWithin ? text.capacity() + 1 : 0;
@@ -78,7 +78,7 @@ v1::PlacementCandidate ToMessage(const ScoredPlacement& placement, const Decisio
   return message;
 }
 
-// How much more the best other candidate costs than the chosen one.
+// How much more the best other placement costs than the chosen one.
 std::optional<double> MarginOf(const RouteDecision& route) {
   std::optional<double> best;
   for (const ScoredPlacement& one : route.considered) {

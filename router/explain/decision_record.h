@@ -32,7 +32,7 @@ struct DecisionRecord {
   std::string kv_quality;
   std::optional<v1::KvHandoff> handoff;  // the latest one that was reported
   std::optional<RequestEnd> end;         // once the request has ended
-  Comparison comparison;                 // empty until then
+  Comparison comparison;                 // empty until the request has ended
 };
 
 // Bytes of memory that the record takes, what it points to included.
@@ -41,8 +41,9 @@ size_t BytesOf(const DecisionRecord& record);
 v1::RequestExplanation ToMessage(const DecisionRecord& record, std::string_view policy,
                                  TimePoint now);
 
-// The latest decision on the workers where the request ended. A later one on others had no effect
-// when these had no room and the request stayed. The latest of all where none fits.
+// The latest decision that sent the request to the workers where it ended. A later decision for
+// other workers had no effect if they had no room and the request stayed. Where no decision fits,
+// the latest of all.
 const Decision& DecisionThatTookEffect(const DecisionRecord& record,
                                        const v1::ChoiceFinish& finish);
 

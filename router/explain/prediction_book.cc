@@ -10,7 +10,8 @@ bool IsOfLink(PredictionTerm term) {
   return term == PredictionTerm::kTransfer || term == PredictionTerm::kHandOff;
 }
 
-// The worker that answers for a term of a placement; those of a link are not its.
+// The worker to whose statistics the error of a term is added. Errors of a link's terms are added
+// to the statistics of the link instead.
 const WorkerId& AnsweringWorker(PredictionTerm term, const ScoredPlacement& placement) {
   if (placement.route == v1::ROUTE_UNIFIED) return placement.prefill;
   switch (term) {
@@ -30,10 +31,11 @@ const WorkerId& AnsweringWorker(PredictionTerm term, const ScoredPlacement& plac
   return placement.prefill;
 }
 
-// An actual time counts as at most so many times the mean of those before.
+// An actual time counts as at most this multiple of the mean of those before it, so that one stall
+// does not spoil the mean.
 constexpr double kMostOfMean = 4;
 
-// The weight of the newest of `count` samples.
+// The weight of the newest of `count` samples in a mean that forgets old ones.
 double WeightOfNewest(uint64_t count) {
   return 1.0 / static_cast<double>(std::min(count, PredictionBook::kMemory));
 }
@@ -44,7 +46,8 @@ void PredictionBook::AddTo(TermError& term, const Residual& residual) {
   const double weight = WeightOfNewest(++term.compared);
   term.error += weight * (std::abs(residual.relative) - term.error);
   term.bias += weight * (residual.relative - term.bias);
-  // A machine that stalled for once would else be expected to do so again for a long time.
+  // If an outlier counted in full, a machine that stalled once would be expected to do so again for
+  // a long time.
   const bool is_known = term.compared > kEnough && term.actual_ms > 0;
   const double most = is_known ? kMostOfMean * term.actual_ms : residual.actual_ms;
   term.actual_ms += weight * (std::min(residual.actual_ms, most) - term.actual_ms);

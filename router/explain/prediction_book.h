@@ -25,21 +25,23 @@ class PredictionBook final : public PredictionErrors {
  public:
   static constexpr size_t kMaxWorkers = 256;
   static constexpr size_t kMaxLinks = 256;
-  // Requests after which an error is known.
+  // The error of a term is known once this many requests were compared.
   static constexpr uint64_t kEnough = 10;
-  // A request weighs one part in so many; until there are so many, all weigh the same.
+  // The newest request has a weight of one part in kMemory; until there are kMemory requests, all
+  // weigh the same.
   static constexpr uint64_t kMemory = 64;
-  // The stated interval is so many times the mean absolute error: for errors that are distributed
-  // like Laplace's double exponential, 90% of the requests lie within ln(10) times their mean.
+  // The stated interval is this multiple of the mean absolute error: for errors that are
+  // distributed like Laplace's double exponential, 90% of the requests lie within ln(10) times
+  // their mean.
   static constexpr double kIntervalFactor = 2.3;
 
-  // A request that ran at this placement ended.
+  // A request that ran at this placement has ended with these residuals.
   void Add(const ScoredPlacement& placement, const std::vector<Residual>& residuals);
   // A request ended whose prediction, if it had one, cannot be compared.
   void CountNotCompared();
 
-  // What to state for the prediction of a placement: from the errors of its workers, and of all
-  // workers where too few requests of these were compared.
+  // The intervals to state for the prediction of a placement: from the errors of its workers and
+  // its link, and from those of all requests where too few of theirs were compared.
   StatedIntervals IntervalsFor(const ScoredPlacement& placement) const;
 
   std::optional<double> Overall(PredictionTerm term) const override;
@@ -48,7 +50,7 @@ class PredictionBook final : public PredictionErrors {
   std::optional<double> HandOffMs(const WorkerId& prefill, const WorkerId& decode) const override;
   std::optional<double> OfLink(const WorkerId& prefill, const WorkerId& decode) const override;
 
-  // Fills in the errors, in the order of workers and terms.
+  // Adds all errors to `use`, in the order of workers and terms.
   void AddTo(v1::PredictionUse& use) const;
 
  private:
@@ -56,19 +58,21 @@ class PredictionBook final : public PredictionErrors {
     uint64_t compared = 0;
     double error = 0;
     double bias = 0;
-    double actual_ms = 0;  // mean of what came true
-    uint64_t stated = 0;   // of those compared, with a stated interval
+    double actual_ms = 0;  // the mean of the actual times
+    uint64_t stated = 0;   // the compared requests that had a stated interval
     double coverage = 0;
   };
   using TermErrors = std::array<TermError, kNumPredictionTerms>;
-  // A worker, or two for a link: its peer has a name then.
+  // What errors are kept of: a worker, or a link, which is a worker and its peer. A worker alone
+  // has no peer.
   struct Subject {
     std::string worker;
     std::string peer;
     friend auto operator<=>(const Subject&, const Subject&) = default;
   };
   struct Entry {
-    // A process that takes over a name starts anew.
+    // The incarnations of the worker and its peer. A process that takes over a name starts without
+    // errors.
     std::array<uint64_t, 2> incarnations{};
     uint64_t latest = 0;  // number of the latest request
     TermErrors terms{};
@@ -77,7 +81,8 @@ class PredictionBook final : public PredictionErrors {
 
   static void AddTo(TermError& term, const Residual& residual);
   static std::optional<double> ErrorOf(const TermError& term);
-  // `entry` may be null.
+  // The mean actual time of a term in ms; nothing where `entry` is null or too few requests were
+  // compared.
   static std::optional<double> LearnedMs(const Entry* entry, PredictionTerm of);
   static const Entry* Find(const Entries& entries, const WorkerId& worker, const WorkerId& peer);
   static void Report(const Subject& subject, const TermErrors& terms, v1::PredictionUse& use);

@@ -14,7 +14,7 @@ using Terms = std::array<double, kNumPredictionTerms>;
 double& Of(Terms& terms, PredictionTerm term) { return terms[static_cast<size_t>(term)]; }
 double Of(const Terms& terms, PredictionTerm term) { return terms[static_cast<size_t>(term)]; }
 
-// The term that a term's error is related to.
+// The term by whose actual time the error of `term` is divided, so that errors are relative.
 PredictionTerm BaseOf(PredictionTerm term) {
   switch (term) {
     case PredictionTerm::kQueue:
@@ -34,7 +34,7 @@ PredictionTerm BaseOf(PredictionTerm term) {
   return term;
 }
 
-// `further`: the tokens after the first that came.
+// The predicted times, scaled to the output that came. `further`: its tokens after the first.
 Terms Predicted(const Decision& decision, double further) {
   const PlacementPrediction& prediction = *decision.route.score.prediction;
   const PredictedStages& stages = prediction.stages;
@@ -83,12 +83,13 @@ bool IsMoved(PredictionTerm term) {
          term == PredictionTerm::kAdmission;
 }
 
-// Whether later predictions are made from what came true of this term.
+// Whether later predictions use the actual times of this term.
 bool IsLearned(PredictionTerm term) {
   return term == PredictionTerm::kMessages || term == PredictionTerm::kHandOff;
 }
 
-// The rest of a request that was sent to several places has the time of all attempts before the last.
+// Whether the request ran in one attempt, where it was sent first. Otherwise the time that no stage
+// explains holds that of earlier attempts.
 bool IsOfOneAttempt(const Decision& decision, const RequestEnd& end) {
   return decision.cause == DecisionCause::kArrival && end.resumes == 0;
 }
@@ -98,7 +99,8 @@ bool NeedsFurtherTokens(PredictionTerm term) {
          term == PredictionTerm::kTransfer || term == PredictionTerm::kHandOff;
 }
 
-// Why the two cannot be compared; empty where they can.
+// Why the prediction of a decision cannot be compared with how its request ended; empty where it
+// can.
 std::string WhyNot(const Decision& decision, const RequestEnd& end) {
   if (!decision.route.score.prediction) return "the routing policy predicted nothing";
   if (!end.status.ok()) return "the request did not end whole";

@@ -26,20 +26,20 @@ enum class DecisionCause : uint8_t {
 // time; of a stage relative to the predicted TTFT or E2E. 0: nothing is stated.
 using StatedIntervals = std::array<double, kNumPredictionTerms>;
 
-// A decision that was taken.
+// A decision on the route of a request.
 struct Decision {
   Duration at{};  // after the request's arrival
   DecisionCause cause = DecisionCause::kArrival;
   double expected_output_tokens = 1;
   RouteDecision route;
-  StatedIntervals stated{};  // for the prediction of the chosen placement
+  StatedIntervals stated{};  // with the prediction of the chosen placement
 };
 
 // How a request ended.
 struct RequestEnd {
   absl::Status status;
   std::optional<v1::ChoiceFinish> finish;  // of the longest choice; nothing if no choice ended
-  Duration admission{};                    // that its last attempt waited for room
+  Duration admission{};                    // how long the last attempt waited for room
   int32_t resumes = 0;
   int32_t cached_tokens = 0;
   int32_t evicted_tokens = 0;
@@ -52,14 +52,14 @@ struct Residual {
   double predicted_ms = 0;
   double actual_ms = 0;
   double relative = 0;     // v1::PredictionResidual explains it
-  double interval_ms = 0;  // stated on each side of predicted_ms; 0: nothing was
+  double interval_ms = 0;  // stated on each side of predicted_ms; 0: none was stated
 
   bool IsInside() const;
 };
 
 struct Comparison {
   std::vector<Residual> residuals;
-  std::string not_compared;  // why there are none; else empty
+  std::string not_compared;  // why there are no residuals; else empty
 };
 
 // Whether the decision sends a request to the workers where this choice ended.

@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-// The first requests are taken to have come within at least this time.
+// The first requests are taken to have arrived over at least this time.
 constexpr double kLeastSeconds = 1;
 
 double SecondsBetween(TimePoint from, TimePoint to) {
@@ -41,7 +41,8 @@ void ArrivalMeter::Add(const RequestPart& part, TimePoint now) {
   sums_.new_pairs += static_cast<double>(CausalPairs(part.cached_tokens, part.prompt_tokens));
 }
 
-// An exponential average over less time than it remembers would be too low.
+// While requests came for less time than the exponential average remembers, it would be too low, so
+// it is scaled up.
 ArrivalRates ArrivalMeter::At(TimePoint now) const {
   if (!(sums_.sequences > 0)) return {};
   const double seconds = std::max(kLeastSeconds, SecondsBetween(first_, now));

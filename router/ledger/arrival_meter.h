@@ -16,7 +16,7 @@ class ArrivalMeter {
   ArrivalRates At(TimePoint now) const;
 
  private:
-  // What arrived, the latest with the most weight.
+  // Sums over the requests that arrived, the latest with the most weight.
   struct Sums {
     double sequences = 0;
     double new_tokens = 0;
@@ -24,14 +24,14 @@ class ArrivalMeter {
     double prompt_tokens = 0;
     double prompt_output_pairs = 0;  // prompt tokens times output tokens
     double output_tokens = 0;
-    double sent_seconds = 0;  // from first_ until each was sent
+    double sent_seconds = 0;  // from first_ until each request was sent
   };
 
-  // What a past amount counts now.
+  // The weight at `now` of the sums as they were at latest_.
   double WeightAt(TimePoint now) const;
 
   const double seconds_;
-  Sums sums_;  // at latest_
+  Sums sums_;  // as they were at latest_
   TimePoint first_{};
   TimePoint latest_{};
 };

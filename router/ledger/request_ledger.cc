@@ -47,7 +47,8 @@ RequestLedger::Entry RequestLedger::Add(const WorkerId& worker, const RequestPar
 void RequestLedger::OnReports(const ClusterView& view) {
   const TimePoint seen = latest_report_;
   for (const WorkerView& worker : view.workers) {
-    // One report changes the view. That of this moment may be one of several.
+    // Skips workers without a new report. One that reported at the moment of the latest known
+    // report may have a new one.
     if (worker.last_report < seen) continue;
     latest_report_ = std::max(latest_report_, worker.last_report);
     std::shared_ptr<WorkerLedger>& known = workers_[worker.id];

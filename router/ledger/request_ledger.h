@@ -20,8 +20,8 @@ class RequestLedger {
  public:
   explicit RequestLedger(const Clock& clock) : clock_(clock) {}
 
-  // One part of one request at one worker, until it is destroyed or Reset. Without a ledger every
-  // call does nothing.
+  // One part of one request at one worker, until it is destroyed or Reset. A default Entry has no
+  // part, and its calls do nothing.
   class Entry {
    public:
     Entry() = default;
@@ -29,12 +29,12 @@ class RequestLedger {
     Entry(Entry&& other) noexcept { *this = std::move(other); }
     Entry& operator=(Entry&& other) noexcept;
 
-    // A prompt whose decode worker has reserved is sent to the worker.
+    // The decode worker has reserved blocks, so the prompt is now sent to its prefill worker.
     void Send();
     void AddTokens(int32_t tokens);
     void EndSequence();
     void Reset();
-    // Null where there is none. Valid until Reset.
+    // The part in the ledger; null where there is none. Valid until Reset.
     const PartInFlight* part() const { return worker_ == nullptr ? nullptr : &*position_; }
 
    private:
@@ -49,14 +49,14 @@ class RequestLedger {
   // Takes the reports that are new since the last call, and forgets workers that have gone.
   void OnReports(const ClusterView& view);
 
-  // Null where the worker has neither requests of this router nor a report.
+  // The ledger of a worker; null where it has neither requests of this router nor a report.
   const WorkerLedger* Find(const WorkerId& worker) const;
   TimePoint Now() const { return clock_.Now(); }
 
  private:
   const Clock& clock_;
   TimePoint latest_report_{};  // of any worker, as far as OnReports has seen
-  // Entries share them, because a worker may go before its requests.
+  // Entries share the ledgers of workers, because a worker may go before its requests.
   absl::flat_hash_map<WorkerId, std::shared_ptr<WorkerLedger>> workers_;
 };
 

@@ -5,7 +5,7 @@
 namespace tandem {
 namespace {
 
-// Field by field.
+// Combines two demands field by field.
 template <typename Combine>
 WorkerDemand Combined(const WorkerDemand& a, const WorkerDemand& b, const Combine& combine) {
   return {.decoding = combine(a.decoding, b.decoding),
@@ -61,7 +61,7 @@ void WorkerLedger::EndSequence(Position position) {
 void WorkerLedger::Remove(Position position) {
   own_ -= WorkerDemand::Of(*position);
   parts_.erase(position);
-  // Sums of fractions leave a rest.
+  // Adding and subtracting fractions leaves rounding errors.
   if (parts_.empty()) own_ = {};
 }
 
@@ -81,8 +81,9 @@ void WorkerLedger::StartIfIdle(TimePoint now) {
   if (is_idle) step_began_ = now;
 }
 
-// Where nothing else decodes a first token shows that a step has ended, but not how full it was: steps
-// before it, and what the cache had, may be other than expected.
+// Counts the rest of a prompt whose first token has come as computed. Where nothing else decodes,
+// that token shows that a step has ended, but not how full it was: earlier steps, and what the
+// cache had, may be other than expected.
 void WorkerLedger::TakeRest(PartInFlight& part, TimePoint now) {
   const int32_t rest = part.uncomputed_tokens();
   taken_tokens_ += rest;
@@ -91,7 +92,7 @@ void WorkerLedger::TakeRest(PartInFlight& part, TimePoint now) {
   if (rest > 0 && is_alone) BeginStep(now);
 }
 
-// A sequence gets one token per step: one more is of the next step.
+// A sequence gets one token per step, so each further token shows that a step has ended.
 void WorkerLedger::FollowSteps(PartInFlight& part, int32_t tokens, TimePoint now) {
   if (part.latest_step != step_) part.step_tokens = 0;
   part.step_tokens += tokens;
@@ -104,11 +105,12 @@ void WorkerLedger::EndStep(TimePoint now) {
   int64_t budget = own_.waiting > 0 ? max_step_tokens_ - own_.decoding - taken_tokens_ : 0;
   for (PartInFlight& part : parts_) {
     if (budget <= 0) break;
-    // What came during the step is in the next one.
+    // A prompt that came during the step is computed in the next one.
     if (part.stage != PartInFlight::Stage::kWaiting || part.sent > step_began_) continue;
     const int32_t uncomputed = part.uncomputed_tokens();
-    // Its first token should have come with the step before: it has no place, no room for its KV, or less
-    // of it was cached than was taken to be. Nothing is known of those behind it.
+    // The first token of a prompt that is computed should have come with the step before: the
+    // prompt has no place, no room for its KV, or less of it was cached than was assumed. Nothing
+    // is known of the prompts behind it.
     if (uncomputed == 0) break;
     const auto computed = static_cast<int32_t>(std::min<int64_t>(budget, uncomputed));
     part.computed_tokens += computed;

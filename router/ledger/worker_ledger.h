@@ -29,25 +29,25 @@ class WorkerLedger {
   void EndSequence(Position position);
   void Remove(Position position);
 
-  // The worker's report. What it has beyond this router's own requests belongs to other routers. A
-  // report and the events of requests cross on their way, so only what two reports in a row agree on
-  // is taken to be there.
+  // Takes the worker's report. What it has beyond this router's own requests belongs to other
+  // routers. A report and the events of requests cross on their way, so only what two reports in a
+  // row agree on is taken to be there.
   void OnReport(const WorkerView& worker);
 
-  // In the order in which they were sent, or are likely to be.
+  // The parts in flight, in the order in which they were sent, or are likely to be.
   const std::list<PartInFlight>& parts() const { return parts_; }
   const WorkerDemand& own() const { return own_; }
   const WorkerDemand& others() const { return others_; }
-  // The arrivals of the requests that this router sends there.
+  // The arrivals of the requests that this router sends to the worker, averaged over ten seconds.
   const ArrivalMeter& arrivals() const { return arrivals_; }
-  // The same over a minute.
+  // The arrivals of the requests that this router sends to the worker, averaged over a minute.
   const ArrivalMeter& usual_arrivals() const { return usual_arrivals_; }
   // When the worker last sent a token, which it does at the end of a step.
   TimePoint latest_event() const { return latest_event_; }
 
  private:
   void StartIfIdle(TimePoint now);
-  // Takes the rest of a prompt whose first token has come: what was not known to be computed.
+  // Counts the rest of a prompt whose first token has come as computed.
   void TakeRest(PartInFlight& part, TimePoint now);
   // Notices the ends of steps from tokens of `part`.
   void FollowSteps(PartInFlight& part, int32_t tokens, TimePoint now);
@@ -57,14 +57,14 @@ class WorkerLedger {
   std::list<PartInFlight> parts_;
   WorkerDemand own_;
   WorkerDemand others_;
-  WorkerDemand latest_excess_;  // of the latest report over own_
+  WorkerDemand latest_excess_;  // what the latest report has beyond own_
   ArrivalMeter arrivals_{10};
   ArrivalMeter usual_arrivals_{60};
   TimePoint latest_report_{};
   TimePoint latest_event_{};
-  int32_t max_step_tokens_ = 0;  // as the worker has reported; 0: it has not
-  // The worker's step in progress: its number, when it began, and what of its budget prompts took whose
-  // first token has come.
+  int32_t max_step_tokens_ = 0;  // as the worker has reported; 0: it has not reported it
+  // The worker's step in progress: its number, when it began, and how many tokens of its budget
+  // went to prompts whose first token has come.
   uint64_t step_ = 1;
   TimePoint step_began_{};
   int64_t taken_tokens_ = 0;

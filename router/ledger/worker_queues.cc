@@ -12,12 +12,12 @@ using Stage = PartInFlight::Stage;
 
 // The capacity of a worker that does not say how many blocks it has.
 constexpr int64_t kUnlimitedTokens = int64_t{1} << 40;
-// Counts of reports are cut to this.
+// Counts in reports are cut to this, so that they fit in 32 bits.
 constexpr double kMostCounted = 1 << 30;
 
 int32_t Counted(double count) { return static_cast<int32_t>(std::min(count, kMostCounted)); }
 
-// Sums over the sequences of one group.
+// Sums over the decoding sequences of one group.
 struct DecodeSums {
   double count = 0;
   double context_tokens = 0;
@@ -30,8 +30,9 @@ struct DecodeSums {
   }
 };
 
-// Sequences with 8 to 15 tokens to go are alike, and so on; the first group has fewer, the last
-// more. One group is left for those of other routers.
+// The group of a decoding sequence: those with 8 to 15 tokens to go share one, those with 16 to 31
+// the next, and so on; the first group has fewer, the last more. One group is left for the
+// sequences of other routers.
 size_t GroupOf(double remaining_tokens) {
   constexpr int kFirst = 3;
   const int group = std::ilogb(std::max(1.0, remaining_tokens)) - kFirst + 1;
@@ -107,7 +108,7 @@ void AddWaiting(const WorkerLedger& ledger, const QueueContext& context, WorkerS
   const auto count = std::count_if(ledger.parts().begin(), end, Waits);
   const auto groups = kMostGroups - static_cast<int>(state.waiting.size());
   const auto in_each = (count + groups - 1) / groups;
-  auto left = decltype(in_each){0};  // places in the latest group
+  auto left = decltype(in_each){0};  // places that are left in the latest group
   for (auto part = ledger.parts().begin(); part != end; ++part) {
     if (!Waits(*part)) continue;
     if (left-- > 0) {
@@ -119,10 +120,10 @@ void AddWaiting(const WorkerLedger& ledger, const QueueContext& context, WorkerS
   }
 }
 
-// How long the worker will have been in its present step when the request arrives there, by the latest
-// message from it. It began that step before its tokens arrived here, and the request
-// arrives there later than now: both ways together are the messages. A request that was sent and
-// found the worker idle was as long on its way as this one will be.
+// How long the worker will have been in its present step when the request arrives there, by the
+// latest message from it. The step began before its tokens arrived here, and the request arrives
+// there later than now: messages_ms is the time of both ways. Where a request found the worker
+// idle, the step began with its arrival, and it was as long on its way as this one will be.
 std::optional<double> ElapsedMs(const WorkerLedger& ledger, const QueueContext& context) {
   for (const PartInFlight& part : ledger.parts()) {
     if (part.stage != Stage::kWaiting && !Decodes(part)) continue;

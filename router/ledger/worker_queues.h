@@ -11,7 +11,7 @@ namespace tandem {
 struct QueueContext {
   TimePoint now;
   double output_tokens = 1;  // expected of the waiting requests that other routers sent
-  // Only what was sent before this part waits; null: all that was sent.
+  // Only what was sent before this part counts as waiting; null: all that was sent.
   const PartInFlight* before = nullptr;
   // What messages take from the decision to the first token, computing aside; 0: not known.
   double messages_ms = 0;

@@ -13,11 +13,13 @@
 namespace tandem {
 namespace {
 
-// Outputs after which an observation counts 1/e: few, so that a change of the load is followed.
+// The number of outputs after which an observation counts 1/e: small, so that forecasts follow a
+// change of the load.
 constexpr float kMemoryOfAll = 100;
 constexpr float kMemoryOfBucket = 40;
 
-// As many outputs a wider class of outputs counts for, within a narrower one.
+// The number of observed outputs that the forecast of a wider class counts for when a narrower
+// class refines it.
 constexpr float kPriorWeight = 1;
 constexpr float kWiderWeight = 3;
 

@@ -58,7 +58,7 @@ v1::OutputLengthUse LengthForecasts::Use() const {
     tokens += one.tokens;
     predicted += one.forecast.mean;
     error += std::abs(one.tokens - one.forecast.p50);
-    // A forecast may lie between two lengths.
+    // A forecast need not be a whole number of tokens.
     if (one.tokens <= std::ceil(one.forecast.p90)) ++within;
   }
   const auto count = static_cast<double>(outcomes_.size());

@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-// The predictor of a router, and how its forecasts came true.
+// The output length predictor of a router, and how well its forecasts came true.
 // Thread: the router's loop; Use is thread-safe.
 class LengthForecasts {
  public:
@@ -28,14 +28,14 @@ class LengthForecasts {
   // request came.
   void OnEnded(const LengthQuery& request, const LengthForecast& forecast, int32_t output_tokens,
                FinishKind kind);
-  // Its request was cancelled or has failed after `output_tokens` (at least 1): what the forecast was
-  // worth will never be known.
+  // An output was interrupted after `output_tokens` (at least 1), because its request was cancelled
+  // or has failed: whether its forecast was right will never be known.
   void OnInterrupted(const LengthQuery& request, int32_t output_tokens);
 
   v1::OutputLengthUse Use() const;
 
  private:
-  static constexpr size_t kOutcomes = 1000;  // that are kept, the latest ones
+  static constexpr size_t kOutcomes = 1000;  // the latest outcomes are kept, at most this many
   struct Outcome {
     LengthForecast forecast;
     int32_t tokens;
@@ -45,9 +45,9 @@ class LengthForecasts {
   const std::unique_ptr<OutputLengthPredictor> predictor_;
 
   mutable absl::Mutex mutex_;
-  v1::OutputLengthUse counts_ ABSL_GUARDED_BY(mutex_);  // without the figures of the outcomes
+  v1::OutputLengthUse counts_ ABSL_GUARDED_BY(mutex_);  // all but the figures of outcomes_
   std::vector<Outcome> outcomes_ ABSL_GUARDED_BY(mutex_);
-  uint64_t num_outcomes_ ABSL_GUARDED_BY(mutex_) = 0;  // ever
+  uint64_t num_outcomes_ ABSL_GUARDED_BY(mutex_) = 0;  // since the start, kept or not
 };
 
 }  // namespace tandem

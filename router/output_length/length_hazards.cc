@@ -20,7 +20,8 @@ BinProbabilities MakePrior() {
   return prior;
 }
 
-// Reads the quantiles off while the probability mass is laid out from short to long.
+// Finds the median and the 90th percentile while the probability mass is laid out from short to
+// long.
 class Quantiles {
  public:
   Quantiles(double first_length) : p50(first_length), p90(first_length) {}
@@ -61,7 +62,7 @@ void LengthHazards::Observe(int32_t length, FinishKind kind) {
     bins_[last].ended += 1;
     return;
   }
-  // It went through only a part of its last bin.
+  // An output that was capped went through only a part of its last bin.
   const int32_t begin = LengthBins::Begin(last);
   const int32_t end = LengthBins::End(last);
   bins_[last].reached += static_cast<float>(std::min(length + 1, end) - begin) / (end - begin);
@@ -84,8 +85,8 @@ LengthForecast Forecast(const BinProbabilities& probabilities, int32_t emitted,
   for (int32_t bin = LengthBins::Of(shortest); bin < LengthBins::kCount && begin < max_tokens;
        ++bin) {
     const int32_t end = LengthBins::End(bin);
-    if (begin >= end) break;  // it is longer than any bin already
-    // Where the output is within the bin, what of the bin lies behind it is no longer possible.
+    if (begin >= end) break;  // the output is longer than any bin already
+    // An output that has passed a part of the bin can no longer end there.
     const double ahead =
         static_cast<double>(end - begin) / static_cast<double>(end - LengthBins::Begin(bin));
     const double whole = probabilities[bin];
@@ -98,7 +99,7 @@ LengthForecast Forecast(const BinProbabilities& probabilities, int32_t emitted,
     left -= mass;
     begin = cut;
   }
-  // What is left is cut at max_tokens, or is longer than any bin.
+  // The probability that is left: the output is cut at max_tokens, or is longer than any bin.
   const int32_t longest = begin >= max_tokens ? max_tokens : begin;
   mean += left * longest;
   quantiles.Add(left + 1e-9, longest, longest);

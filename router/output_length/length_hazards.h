@@ -11,8 +11,8 @@ namespace tandem {
 // For each bin of LengthBins, the probability that an output that reaches the bin ends in it.
 using BinProbabilities = std::array<float, LengthBins::kCount>;
 
-// What is expected before anything was observed: 1 in 256 tokens ends an output, and of outputs that
-// are longer than 512 tokens, the fewer the longer they are (a power law).
+// What is expected before anything was observed: one token in 256 ends an output. Beyond 512 tokens
+// an output is the less likely to end with its next token, the longer it is (a power law).
 const BinProbabilities& PriorProbabilities();
 
 // The lengths of observed outputs as the share that ended in each bin, of those that reached it. An
@@ -21,14 +21,14 @@ const BinProbabilities& PriorProbabilities();
 // What was observed `memory` outputs ago counts 1/e.
 class LengthHazards {
  public:
-  // memory: in outputs, above 1.
+  // memory: the number of outputs after which an observation counts 1/e; above 1.
   explicit LengthHazards(float memory) : keep_(1 - 1 / memory) {}
 
-  // length: at least 1.
+  // Adds an observed output of this length, which is at least 1.
   void Observe(int32_t length, FinishKind kind);
 
-  // Replaces the probabilities by those of the observations, which `weight` further outputs with the
-  // given probabilities are added to: shrinkage to what is known of a wider class of outputs.
+  // Replaces the probabilities by those of the observations and of `weight` further outputs with
+  // the given probabilities: shrinkage to what is known of a wider class of outputs.
   void Refine(float weight, BinProbabilities& probabilities) const;
 
   int64_t observations() const { return observations_; }

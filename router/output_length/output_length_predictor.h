@@ -39,9 +39,9 @@ class OutputLengthPredictor {
   virtual ~OutputLengthPredictor() = default;
 
   virtual LengthForecast Predict(const LengthQuery& query) const = 0;
-  // An output of such a request has ended with `output_tokens`, at least 1.
+  // Learns from an output of such a request that has ended with `output_tokens`, at least 1.
   virtual void Observe(const LengthQuery& request, int32_t output_tokens, FinishKind kind) = 0;
-  // Tenants of whom it knows something.
+  // The number of tenants whose outputs it remembers.
   virtual int32_t tenants() const { return 0; }
 };
 
@@ -57,7 +57,7 @@ std::unique_ptr<OutputLengthPredictor> NewAdaptiveLengthPredictor(
 // tenant. A capped output counts as if it had ended.
 std::unique_ptr<OutputLengthPredictor> NewWindowLengthPredictor();
 
-// "adaptive", "window". NOT_FOUND lists the names.
+// The predictor of this name: "adaptive" or "window". NOT_FOUND lists the names.
 absl::StatusOr<std::unique_ptr<OutputLengthPredictor>> NewOutputLengthPredictor(
     std::string_view name);
 std::vector<std::string_view> OutputLengthPredictorNames();

@@ -15,7 +15,7 @@ constexpr size_t kAllWindow = 300;
 constexpr size_t kLeastOfBucket = 5;
 constexpr double kColdStart = 256;
 
-// The sum of the latest lengths.
+// The latest `size` lengths, and their sum.
 class Window {
  public:
   explicit Window(size_t size) : size_(size) {}

@@ -17,12 +17,14 @@ namespace {
 
 using Basis = RouteDecision::Basis;
 
-// Above every cost that can be predicted: placements without a prediction come last.
+// The cost of placements without a prediction: above every cost that can be predicted, so that they
+// come last.
 constexpr double kUnpredictedMs = 1e15;
 // A gain below this share of the request's time is not worth another placement.
 constexpr double kLeastGain = 0.01;
-// Another route must gain so many times the least error of the request's time. What a class of requests
-// adds to the queues on its own route would else drive it to the other one and back.
+// Requests change to another route than similar ones took last only for a gain of this multiple of
+// the least error of their time. What a class of requests adds to the queues on its own route would
+// otherwise drive it to the other route and back.
 constexpr double kTurn = 2;
 // However wrong predictions may be, no placement is kept that is predicted to cost so much more than
 // the cheapest, as a share of the latter.
@@ -98,7 +100,7 @@ class AutoPolicy final : public RoutingPolicy {
   }
 
  private:
-  // Says so where there are pairs and no link between any of them was measured.
+  // Sets not_measured_ where there are pairs of workers and no link between any pair was measured.
   void SetNotMeasured(std::span<const Placement> placements) {
     const Placement* unlinked = nullptr;
     for (const Placement& placement : placements) {
@@ -112,12 +114,13 @@ class AutoPolicy final : public RoutingPolicy {
   }
 
   static constexpr size_t kClasses = 32;
-  // Prompts of 1, 2 to 3, 4 to 7 tokens, and so on.
+  // The class of a request by the length of its prompt: 1 token, 2 to 3, 4 to 7, and so on.
   static size_t ClassOf(const RouteQuery& query) {
     return std::bit_width(static_cast<uint32_t>(std::max(query.prompt_tokens, 1))) - 1;
   }
 
-  // What the request costs there, without the order of what waits: enough for a shortlist.
+  // What the request roughly costs at the worker, whatever the order of its queue: enough for a
+  // shortlist.
   static double RoughMs(const WorkerView& worker, const RouteQuery& query) {
     const StepModel& steps = worker.costs->steps;
     double ms = 0;
@@ -134,7 +137,8 @@ class AutoPolicy final : public RoutingPolicy {
     return ms;
   }
 
-  // The largest error that is known: of the worker's steps, and of recent requests there.
+  // The largest known error of predictions for a worker: that of its steps, and that of recent
+  // requests there.
   double ErrorOf(const WorkerView& worker) const {
     double error = std::max(options_.least_error, worker.costs->error);
     if (errors_ == nullptr) return error;
@@ -151,7 +155,7 @@ class AutoPolicy final : public RoutingPolicy {
                                        : std::max(error, worker_errors_.at(placement.decode));
   }
 
-  // The least that `other` must gain over `reference`.
+  // The gain in ms that `other` must exceed to be taken instead of `reference`.
   double MarginMs(const Option& reference, const Option& other) const {
     const auto& a = reference.score.prediction;
     const auto& b = other.score.prediction;
@@ -200,7 +204,7 @@ class AutoPolicy final : public RoutingPolicy {
     }
     const size_t reference =
         LeastLoaded(options, has_choice_ ? routes_[ClassOf(query)] : std::nullopt);
-    // Every placement of that route is gone.
+    // No placement of the preferred route is possible any more.
     return reference < options.size() ? reference : LeastLoaded(options, std::nullopt);
   }
 
@@ -222,8 +226,8 @@ class AutoPolicy final : public RoutingPolicy {
   PlacementPredictor predictor_;
   std::string not_measured_;  // why the present decision cannot predict; empty: it can
   bool has_choice_ = false;   // the present decision is between both routes
-  absl::flat_hash_map<const WorkerView*, double> worker_errors_;  // of the present decision
-  std::array<std::optional<v1::Route>, kClasses> routes_;         // that was taken last
+  absl::flat_hash_map<const WorkerView*, double> worker_errors_;  // for the present decision
+  std::array<std::optional<v1::Route>, kClasses> routes_;         // the route taken last, by class
 };
 
 }  // namespace

@@ -44,8 +44,8 @@ std::vector<Candidate> CandidatesOf(v1::WorkerRole role, const ClusterView& view
   return candidates;
 }
 
-// Leaves only this worker, when it is there and not overloaded beside the others. Else false, and
-// nothing has changed.
+// Leaves only the worker `id`, where it is a candidate that is not overloaded beside the others.
+// Otherwise returns false and changes nothing.
 bool KeepOnly(const WorkerId& id, std::vector<Candidate>& candidates) {
   const Candidate* found = nullptr;
   for (const Candidate& one : candidates) {
@@ -72,7 +72,7 @@ void KeepToSession(const SessionPlace& place, Candidates& found) {
 }
 
 std::string StateOf(v1::WorkerRole role, const ClusterView& view, const RouteQuery& query) {
-  std::array<const WorkerView*, kNumEligibilities> first = {};  // of each eligibility
+  std::array<const WorkerView*, kNumEligibilities> first = {};  // the first one of each eligibility
   for (const WorkerView& worker : view.workers) {
     if (worker.role != role) continue;
     const WorkerView*& found = first[static_cast<size_t>(EligibilityOf(worker, query))];
@@ -108,7 +108,8 @@ Candidates FindCandidates(const ClusterView& view, const RouteQuery& query) {
     found.prefill = CandidatesOf(v1::WORKER_ROLE_PREFILL, view, query);
     found.decode = CandidatesOf(v1::WORKER_ROLE_DECODE, view, query);
   }
-  // A request that continues on other workers is bound to where its prompt is.
+  // A request that continues on other workers goes to where its prompt is, not to where its session
+  // was.
   if (query.session && !query.prompt_at) KeepToSession(*query.session, found);
   return found;
 }

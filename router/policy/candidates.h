@@ -22,7 +22,7 @@ struct Candidates {
   std::vector<Candidate> unified;
   std::vector<Candidate> prefill;
   std::vector<Candidate> decode;
-  // Only the workers of the request's session are left, of those that may take it.
+  // Whether the candidates were cut down to the workers of the request's session.
   bool by_session = false;
 
   bool can_unify() const { return !unified.empty(); }
@@ -39,8 +39,8 @@ double LeastLoad(const std::vector<Candidate>& candidates);
 // Whether some wanted route has a candidate for each of its roles. A session does not change that.
 bool HasCandidates(const ClusterView& view, const RouteQuery& query);
 
-// `query`, narrowed where that leaves a candidate: workers that are ready come before those that
-// start, and these before those that are avoided.
+// Returns `query`, narrowed where that leaves a candidate: workers that are ready come before those
+// that start, and those that start before those that are avoided.
 RouteQuery PreferReady(const ClusterView& view, const RouteQuery& query, TimePoint now);
 
 // UNAVAILABLE: says of each role that the wanted route needs why none of its workers can be used.

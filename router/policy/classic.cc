@@ -13,10 +13,11 @@
 namespace tandem {
 namespace {
 
-// With so many sequences at the decode worker, the original takes the unified worker.
+// From this many sequences at the decode worker on, the original (nanoPD) takes the unified worker.
 constexpr int32_t kMostDecoding = 20;
 
-// As a double: a worker may report any numbers.
+// The bytes of KV of one token. A double, because the product of what a worker reports may be too
+// large for an integer.
 double KvBytesPerToken(const v1::KvLayout& layout) {
   const std::optional<DType> dtype = DTypeFromName(layout.dtype());
   if (!dtype) return 0;
@@ -24,9 +25,9 @@ double KvBytesPerToken(const v1::KvLayout& layout) {
          static_cast<double>(KvHeadBytes(*dtype, layout.head_dim()));
 }
 
-// The formulas of ClassicModel, as a baseline. The original knows one worker of each kind: the load
-// of its unified worker includes what the decode worker has. Here it includes what the decode worker
-// with the fewest sequences has.
+// Chooses by the formulas of ClassicModel, as a baseline. The original, nanoPD, knows one worker of
+// each kind: the load of its unified worker includes what the decode worker has. Here it includes
+// what the decode worker with the fewest sequences has.
 class ClassicPolicy final : public RoutingPolicy {
  public:
   explicit ClassicPolicy(const ClassicCoefficients& coefficients) : coefficients_(coefficients) {}
@@ -41,7 +42,7 @@ class ClassicPolicy final : public RoutingPolicy {
     if (candidates.decode.empty()) least_decoding_ = 0;
   }
 
-  // The formulas do not tell prefill workers apart.
+  // Ranks prefill workers by load alone, because the formulas do not tell them apart.
   double Rank(const Candidate& candidate, const RouteQuery&) const override {
     const WorkerView& worker = *candidate.worker;
     return worker.role == v1::WORKER_ROLE_PREFILL

@@ -7,9 +7,9 @@ namespace tandem {
 // The six numbers of the closed formulas that nanoPD (github.com/HJCheng0602/nanoPD,
 // cost_model/analytical.py) chooses a route by. Milliseconds and GB of 1e9 bytes.
 struct ClassicCoefficients {
-  double alpha_ms = 0;            // per prompt token
-  double beta_ms = 0;             // a decode step of up to batch_thresh sequences
-  double gamma_ms = 0;            // that each prompt token costs decodes beside it, at batch_thresh
+  double alpha_ms = 0;            // time per prompt token
+  double beta_ms = 0;             // time of a decode step of up to batch_thresh sequences
+  double gamma_ms = 0;            // time added to decodes per prompt token, at batch_thresh
   double batch_thresh = 1;        // sequences from which on a step takes longer; at least 1
   double bandwidth_gb_per_s = 0;  // of the link; above 0
   double bytes_per_token = 0;     // of KV
@@ -24,15 +24,17 @@ class ClassicModel {
   double Prefill(double prompt_tokens) const { return c_.alpha_ms * prompt_tokens; }
   double Transfer(double prompt_tokens) const;
   double Step(double sequences) const;
-  // What the prompt costs while `load` sequences decode beside it.
+  // The time that a prompt costs while `load` sequences decode beside it.
   double Interference(double prompt_tokens, double load) const;
 
-  // The whole request on one worker, with `load` sequences in the system.
+  // The time of a whole request on one worker, with `load` sequences in the system.
   double Unified(double prompt_tokens, double output_tokens, double load) const;
-  // The whole request on a prefill worker and a decode worker that then decodes `sequences`.
+  // The time of a whole request on a prefill worker and a decode worker that then decodes
+  // `sequences`.
   double Disaggregated(double prompt_tokens, double output_tokens, double sequences) const;
 
-  // The load at which the two are equal, below batch_thresh: beyond it disaggregation wins.
+  // The load at which both routes take equally long, below batch_thresh: beyond it disaggregation
+  // wins.
   double BreakEvenLoad() const;
 
  private:

@@ -15,7 +15,7 @@ class FixedRoutePolicy final : public RoutingPolicy {
   }
 
   PlacementScore Score(const Placement& placement, const RouteQuery&) const override {
-    // Above every load.
+    // Added to the cost of placements on the other route; above every load.
     constexpr double kOtherRoute = 1e15;
     const double load = LoadOf(placement);
     const bool is_other = placement.route() != route_;

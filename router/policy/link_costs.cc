@@ -9,13 +9,13 @@ namespace tandem {
 namespace {
 
 constexpr double kBytesPerGigabyte = 1e9;
-// Beyond what any model has; the bytes of a whole prompt fit in 64 bits.
+// Limits beyond what any model has, so that the bytes of a whole prompt fit in 64 bits.
 constexpr double kMostBytesPerToken = 1 << 30;
 constexpr int32_t kMostLayers = 1 << 14;
 constexpr int32_t kMostBlockTokens = 1 << 16;
 
-// The rate of KV, which may travel encoded. A link that was full shows what it carries; a probe is shorter than
-// most hand-offs.
+// The rate in GB/s at which a link carries KV, which may travel encoded. A link that was full shows
+// what it carries; otherwise the probe tells, which is shorter than most hand-offs.
 double RateOf(const v1::LinkStatus& link) {
   const double payload = link.gb_per_s() > 0 ? link.gb_per_s() : link.probe_gb_per_s();
   return link.kv_ratio() > 0 ? payload * link.kv_ratio() : payload;
@@ -28,7 +28,7 @@ std::optional<LinkModel> ModelOf(const v1::LinkStatus& link) {
   LinkModel model{.setup = ModelTime(link.setup_us() * 1e-3),
                   .operation = ModelTime(link.operation_us() * 1e-3),
                   .bytes_per_second = RateOf(link) * kBytesPerGigabyte};
-  // What was not measured, or cannot be.
+  // Values that were not measured, or that no link can have.
   if (!model.Validate().ok()) return std::nullopt;
   return model;
 }
@@ -59,7 +59,7 @@ std::optional<KvTransferShape> KvOf(const WorkerView& prefill) {
   const v1::KvLayout& layout = prefill.info->layout;
   const std::optional<DType> dtype = DTypeFromName(layout.dtype());
   if (!dtype || layout.num_layers() < 1 || layout.block_tokens() < 1) return std::nullopt;
-  // As a double, because a worker may report any numbers.
+  // A double, because the product of what a worker reports may be too large for an integer.
   const double bytes = 1.0 * layout.num_layers() * layout.num_kv_heads() *
                        static_cast<double>(KvHeadBytes(*dtype, layout.head_dim()));
   if (!(bytes > 0) || bytes > kMostBytesPerToken || layout.num_layers() > kMostLayers ||

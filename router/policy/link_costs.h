@@ -10,12 +10,13 @@
 
 namespace tandem {
 
-// The links of a prefill worker to its peers, by the peer's name: of each peer the link in use, or
-// where none was used yet, the fastest one. Only links that were measured and have not failed. The
-// names point into the worker's report.
+// The links of a prefill worker to its peers, by the peer's name: for each peer the link in use or,
+// where none was used yet, the fastest one. Contains only links that were measured and have not
+// failed. The names point into the worker's report.
 absl::flat_hash_map<std::string_view, LinkModel> LinksOf(const WorkerView& prefill);
 
-// How the worker's KV is made. Nothing where the worker did not say.
+// The shape of the worker's KV, from which the time of its transfer is predicted. Nothing where the
+// worker did not report it.
 std::optional<KvTransferShape> KvOf(const WorkerView& prefill);
 
 }  // namespace tandem

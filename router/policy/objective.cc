@@ -9,16 +9,16 @@ namespace {
 
 // A missed SLO counts as much as this latency.
 constexpr double kMissMs = 60'000;
-// How much more a millisecond counts that comes after the SLO.
+// The extra weight of a millisecond that comes after the SLO.
 constexpr double kLateness = 1;
-// How much more a millisecond before the first token counts than one of the output, which is read while
-// it comes.
+// The extra weight of a millisecond before the first token, over one of the output, which is read
+// while it comes.
 constexpr double kWaiting = 2;
 // The latencies of requests at one worker spread by at least so much around the predicted one.
 constexpr double kLeastSpread = 0.08;
-// The TTFT of others at a worker spreads by at least this share of the time that the prompt takes, because
-// theirs may be much longer or shorter. Without it, prompts so long that they miss their SLO anywhere
-// would be put wherever they are in the way of short ones.
+// The TTFT of other requests at a worker spreads by at least this share of the time that the prompt
+// takes, because their prompts may be much longer or shorter. Without it, prompts so long that they
+// miss their SLO anywhere would be put wherever they are in the way of short ones.
 constexpr double kPromptSpread = 0.5;
 
 // Where a limit lies in the distribution of a latency, which is taken to be normal.
@@ -29,7 +29,7 @@ class Risk {
         distance_((limit - predicted).count() / deviation_) {}
 
   double Miss() const { return std::erfc(distance_ / std::numbers::sqrt2) / 2; }
-  // How much the probability rises per millisecond of delay.
+  // How much the probability of a miss rises per millisecond of delay.
   double MissPerMs() const {
     return std::exp(-distance_ * distance_ / 2) * std::numbers::inv_sqrtpi /
            (std::numbers::sqrt2 * deviation_);
@@ -37,7 +37,7 @@ class Risk {
 
  private:
   const double deviation_;
-  const double distance_;  // in deviations
+  const double distance_;  // from the prediction to the limit, in standard deviations
 };
 
 double SpreadMs(ModelTime predicted, double error) {
@@ -60,8 +60,9 @@ PlacementCost CostOf(const PlacementPrediction& prediction, const Slo& slo, doub
   PlacementCost cost;
   cost.latency_ms = LatencyMs(prediction.ttft, prediction.e2e);
   cost.externality_ms = prediction.externality.count();
-  // With SLOs it is misses that count. The time that a long backlog costs all who come until it is gone
-  // would outweigh them: on simulated fleets fewer requests kept their SLOs when it was counted.
+  // With SLOs it is misses that count. The time that a long backlog costs all later requests until
+  // it is gone would outweigh misses: on simulated fleets fewer requests kept their SLOs when it
+  // was counted.
   const bool has_slo = slo.ttft || slo.tpot;
   const ModelTime prompts = has_slo
                                 ? prediction.later_prompts
@@ -79,7 +80,7 @@ PlacementCost CostOf(const PlacementPrediction& prediction, const Slo& slo, doub
   if (slo.tpot && further > 0) {
     const Risk risk(prediction.tpot, *slo.tpot, SpreadMs(prediction.tpot, error));
     cost.slo_ms += kMissMs * risk.Miss() + kLateness * further * LateMs(prediction.tpot, *slo.tpot);
-    // What is added to an output adds to its TPOT by its number of tokens.
+    // A delay of an output raises its TPOT by the delay over its number of tokens.
     const double tokens = std::max(
         1.0, prediction.others_output_tokens > 0 ? prediction.others_output_tokens : output_tokens);
     cost.others_slo_ms += kMissMs * risk.MissPerMs() * prediction.externality.count() / tokens;

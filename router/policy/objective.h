@@ -9,9 +9,9 @@ namespace tandem {
 // the request and the time that it takes from others.
 struct PlacementCost {
   double latency_ms = 0;  // of the request, to the end of its output; the wait for it weighs more
-  double externality_ms = 0;  // that it adds to others, summed over all of them, weighed alike
-  double slo_ms = 0;          // what the risk to miss its SLOs counts
-  double others_slo_ms = 0;   // what the risk counts that others miss theirs because of it
+  double externality_ms = 0;  // the time that it takes from others, in sum, with the same weights
+  double slo_ms = 0;          // cost of the risk that the request misses its SLOs
+  double others_slo_ms = 0;   // cost of the risk that others miss their SLOs because of it
 
   double total_ms() const { return latency_ms + externality_ms + slo_ms + others_slo_ms; }
 };
@@ -19,11 +19,11 @@ struct PlacementCost {
 // The time of the request itself, as it counts in its cost: that before the first token weighs more.
 double LatencyMs(ModelTime ttft, ModelTime e2e);
 
-// `error`: of the prediction, relative to what comes true. It makes a prediction near an SLO count as
-// half a miss, and one that is beyond it as a whole one. The others on the same workers are taken to
-// have the same SLOs and latencies around this request's, their prompts being shorter or longer, so that
-// it pushes those over their limits that are near them: where all are far beyond anyway, nothing more is
-// lost.
+// The cost of a placement by its prediction. `error`: of the prediction, relative to what comes
+// true. It makes a prediction near an SLO count as half a miss, and one that is beyond it as a
+// whole one. The other requests on the same workers are taken to have the same SLOs, and latencies
+// around that of this request, their prompts being shorter or longer. So it pushes over their
+// limits those that are near them: where all are far beyond anyway, nothing more is lost.
 PlacementCost CostOf(const PlacementPrediction& prediction, const Slo& slo, double output_tokens,
                      double error);
 

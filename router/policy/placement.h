@@ -23,13 +23,14 @@ struct Placement {
   }
 };
 
-// One number that a score was computed from, for whoever asks why. The name is a constant.
+// One number that a score was computed from, shown to whoever asks why. `name` is a string
+// constant.
 struct Feature {
   std::string_view name;
   double value = 0;
 };
 
-// What a policy thinks of one placement.
+// How a policy rates one placement.
 struct PlacementScore {
   enum class Unit : uint8_t {
     kKey,           // the cost only orders the placements of one decision
@@ -39,11 +40,12 @@ struct PlacementScore {
   Unit unit = Unit::kKey;
   std::string ineligible = {};  // why the placement must not be taken; empty: it may be
   std::vector<Feature> features = {};
-  // Where the policy predicts: the stages of the request there. In a decision, the most likely ones.
+  // The predicted stages of the request at this placement, where the policy predicts. In a
+  // decision, the most likely ones.
   std::optional<PlacementPrediction> prediction = std::nullopt;
 };
 
-// "cost=128 prefill_load=128 decode_load=64", for logs.
+// A score as logs show it: "cost=128 prefill_load=128 decode_load=64".
 std::string ToText(const PlacementScore& score);
 
 // A placement with its score, by ids that stay valid when the workers are gone.
@@ -65,7 +67,7 @@ struct RouteDecision : ScoredPlacement {
   // The placements with the lowest costs, the chosen one among them, at most kMostConsidered.
   static constexpr size_t kMostConsidered = 8;
   std::vector<ScoredPlacement> considered;
-  size_t placements = 0;  // that were scored
+  size_t placements = 0;  // the number of placements that were scored
   std::string reason;     // why this one, where it is not for its predicted cost; else empty
 };
 

@@ -14,7 +14,7 @@ const LinkModel* FindLink(const absl::flat_hash_map<std::string_view, LinkModel>
   return found == links.end() ? nullptr : &found->second;
 }
 
-// The part of this request that waits at the worker; null where it does not.
+// The part of the request of `query` that waits at the worker; null where it does not wait there.
 const PartInFlight* OwnPart(const RouteQuery& query, const WorkerView& worker) {
   const WaitingPart* const waiting = query.WaitingAt(worker.id);
   return waiting == nullptr ? nullptr : waiting->part;
@@ -80,7 +80,8 @@ void PlacementPredictor::ForecastPrefills(std::span<const Placement> placements,
   }
 }
 
-// A worker sends the KV of its requests one after the other, more or less, whichever peer they go to.
+// The bytes of KV that the worker has yet to send for earlier requests. It sends the KV of its
+// requests one after the other, more or less, whichever peer they go to.
 double PlacementPredictor::QueuedBytes(const WorkerView& prefill, const RouteQuery& query,
                                        int64_t bytes_per_token) const {
   const WorkerLedger* const ledger = ledger_.Find(prefill.id);
@@ -94,8 +95,9 @@ double PlacementPredictor::QueuedBytes(const WorkerView& prefill, const RouteQue
   return tokens * static_cast<double>(bytes_per_token);
 }
 
-// A reservation is made before the prefill; how long its KV takes is estimated by the fastest prefill
-// worker, so that one roll per decode worker is enough.
+// Predicts the decode workers. They reserve blocks before the prefill; how long the KV then takes
+// to come is estimated by the fastest prefill worker, so that each decode worker's queue is
+// simulated only once.
 void PlacementPredictor::ForecastDecodes(std::span<const Placement> placements,
                                          const RouteQuery& query) {
   decode_.clear();
@@ -126,7 +128,8 @@ std::optional<PlacementPrediction> PlacementPredictor::Predict(const Placement& 
   const std::optional<DecodeForecast>& decode = decode_.at(placement.decode);
   const LinkModel* const measured = FindLink(prefill.links, *placement.decode);
   if (!prefill.forecast || !decode || !prefill.kv || measured == nullptr) return std::nullopt;
-  // What the link carries before: a part of it has left by the time at which this prefill begins.
+  // How long the link is busy with the KV of earlier requests, a part of which is sent before this
+  // prefill begins.
   const ModelTime queued(prefill.queued_bytes / measured->bytes_per_second * 1e3);
   const ModelTime begins = std::max(decode->admission, prefill.forecast->queue);
   KvTransferShape kv = *prefill.kv;

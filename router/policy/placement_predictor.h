@@ -16,24 +16,24 @@
 
 namespace tandem {
 
-// Predicts the placements of one decision at a time. The queue of each worker is rolled forward once,
-// and every pair is joined from two of these, so that pairs cost little.
+// Predicts the placements of one decision at a time. The queue of each worker is simulated once,
+// and a pair of workers is predicted by joining their two forecasts, so that pairs cost little.
 // Thread: the router's loop.
 class PlacementPredictor {
  public:
-  // `ledger` and `errors`, which may be null, outlive it.
+  // `ledger` and `errors` outlive it; `errors` may be null.
   PlacementPredictor(const RequestLedger& ledger, const PredictionErrors* errors)
       : ledger_(ledger), errors_(errors) {}
 
-  // Which of these workers has not reported what its steps cost; empty when all have.
+  // Names the first candidate that has not reported what its steps cost; empty when all have.
   static std::string WithoutCosts(const Candidates& candidates);
 
   // A decision begins, among workers that have costs.
   void Prepare(std::span<const Placement> placements, const RouteQuery& query);
-  // Nothing where a worker could not hold the request even alone, or where the link of a pair is not
-  // measured. `placement` is one of those that were prepared.
+  // The prediction for `placement`, which is one of those that were prepared. Nothing where a
+  // worker could not hold the request even alone, or where the link of a pair is not measured.
   std::optional<PlacementPrediction> Predict(const Placement& placement) const;
-  // Whether the link between the two was measured.
+  // Whether the link between the two workers of `pair` was measured.
   bool HasLink(const Placement& pair) const;
 
  private:
@@ -41,7 +41,7 @@ class PlacementPredictor {
     std::optional<PrefillForecast> forecast;
     std::optional<KvTransferShape> kv;
     absl::flat_hash_map<std::string_view, LinkModel> links;
-    // KV of other requests that the link has yet to carry.
+    // The bytes of KV of other requests that the link has yet to carry.
     double queued_bytes = 0;
   };
 
@@ -55,7 +55,7 @@ class PlacementPredictor {
 
   const RequestLedger& ledger_;
   const PredictionErrors* const errors_;
-  // The request of the decision that was begun last.
+  // The request that the latest decision is about.
   RequestShape shape_;
   absl::flat_hash_map<const WorkerView*, std::optional<PlacementPrediction>> unified_;
   absl::flat_hash_map<const WorkerView*, PrefillWorker> prefill_;

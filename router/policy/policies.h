@@ -14,7 +14,8 @@
 
 namespace tandem {
 
-// What policies may ask besides the snapshot and the query of a decision. All of it outlives them.
+// What policies may ask besides the snapshot and the query of a decision. All of it outlives the
+// policies.
 struct PolicyParts {
   const Clock& clock;
   const RequestLedger& ledger;
@@ -23,25 +24,26 @@ struct PolicyParts {
   PolicyOptions options = {};
 };
 
-// The least busy worker of each role. The two routes are compared by their busier worker.
+// Chooses the least busy worker of each role. The two routes are compared by their busier worker.
 std::unique_ptr<RoutingPolicy> NewLeastLoadedPolicy();
-// The workers of each role in turn, whatever their load, and the routes in turn where both are
-// possible.
+// Chooses the workers of each role in turn, whatever their load, and the routes in turn where both
+// are possible.
 std::unique_ptr<RoutingPolicy> NewRoundRobinPolicy();
-// The worker that has cached most of the prompt, while it is not overloaded beside the others of its
-// role; among equals the least busy one. A hit of less than a quarter of the prompt does not count.
+// Chooses the worker that has cached most of the prompt, while it is not overloaded beside the
+// others of its role; among equals the least busy one. A hit of less than a quarter of the prompt
+// does not count.
 std::unique_ptr<RoutingPolicy> NewPrefixAffinityPolicy();
 
-// The lowest predicted cost (docs/cost_model.md). Where a worker has not reported what its steps cost,
-// or no link was measured, the least busy workers.
+// Chooses the lowest predicted cost (docs/cost_model.md). Where a worker has not reported what its
+// steps cost, or no link was measured, it chooses the least busy workers.
 std::unique_ptr<RoutingPolicy> NewAutoPolicy(const PolicyParts& parts);
-// The least busy workers of this route wherever it is possible, else of the other one.
+// Chooses the least busy workers of this route wherever it is possible, else of the other one.
 std::unique_ptr<RoutingPolicy> NewFixedRoutePolicy(v1::Route route);
-// The closed formulas that the literature started from, as a baseline (router/policy/classic_model.h).
+// Chooses by closed formulas, as a baseline (router/policy/classic_model.h).
 std::unique_ptr<RoutingPolicy> NewClassicPolicy(const ClassicCoefficients& coefficients);
 
-// "auto", "least-loaded", "prefix-affinity", "round-robin", "unified", "disaggregated", "classic".
-// NOT_FOUND lists the names. Other errors say what the policy lacks.
+// The policy of this name: "auto", "least-loaded", "prefix-affinity", "round-robin", "unified",
+// "disaggregated" or "classic". NOT_FOUND lists the names. Other errors say what the policy lacks.
 absl::StatusOr<std::unique_ptr<RoutingPolicy>> NewRoutingPolicy(std::string_view name,
                                                                 const PolicyParts& parts);
 std::vector<std::string> RoutingPolicyNames();

@@ -28,19 +28,21 @@ inline constexpr std::array<std::string_view, kNumPredictionTerms> kPredictionTe
     "ttft",     "tpot",      "e2e",    "queue",    "prefill",
     "transfer", "admission", "decode", "messages", "hand_off"};
 
-// How wrong the predictions of recent requests were, for policies that want to know how much to
-// trust a predicted difference, and what only past requests tell. An error is the mean of |predicted - actual| / actual; a stage is
-// related to the TTFT (queue, prefill, admission, messages) or E2E (transfer, decode) that it is part of.
-// Nothing is returned until enough requests were compared.
+// How wrong the predictions of recent requests were, for policies that ask how much to trust a
+// predicted difference; and times that only past requests tell. An error is the mean of |predicted
+// - actual| / actual; that of a stage is divided by the TTFT (queue, prefill, admission, messages)
+// or E2E (transfer, hand_off, decode) that it is part of. Nothing is returned until enough requests
+// were compared.
 // Thread-safe.
 class PredictionErrors {
  public:
   virtual ~PredictionErrors() = default;
 
-  // Over all requests.
+  // The error of a term over all requests.
   virtual std::optional<double> Overall(PredictionTerm term) const = 0;
-  // Over those that the worker computed: ttft, queue and prefill of those that it prefilled; tpot,
-  // e2e, admission and decode of those that it decoded. Nothing is known of transfer here.
+  // The error of a term over the requests that the worker computed: ttft, queue and prefill over
+  // those that it prefilled; tpot, e2e, admission and decode over those that it decoded. Nothing
+  // for transfer, whose error OfLink has.
   virtual std::optional<double> OfWorker(PredictionTerm term, const WorkerId& worker) const = 0;
   // How long the messages before the first token took of recent requests that this worker prefilled,
   // in ms: calls and answers between the router and all workers of a request. A cost model knows

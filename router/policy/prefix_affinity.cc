@@ -9,13 +9,14 @@
 namespace tandem {
 namespace {
 
-// Requests that share less of their prompt, such as a short system prompt, are spread by load: there
-// would be nothing else that keeps them from one worker.
-constexpr int32_t kLeastShare = 4;  // of a prompt: a quarter
-// Workers come and go; the marks of those that are gone are dropped at once, when there are so many.
+// A hit counts only from this share of the prompt on. Requests that share less, such as a short
+// system prompt, are spread by load: nothing else would keep them from gathering at one worker.
+constexpr int32_t kLeastShare = 4;  // the share is 1 / kLeastShare: a quarter
+// The most workers that may be marked as overloaded. Workers come and go; beyond this number all
+// marks are dropped at once.
 constexpr size_t kMostMarks = 4096;
 
-// Below 1 for every load, so that it only decides among equal hits.
+// Orders loads by values below 1, so that the load only decides among equal hits.
 double TieBreak(double load) { return load / (load + 4096); }
 
 class PrefixAffinityPolicy final : public RoutingPolicy {
@@ -65,7 +66,8 @@ class PrefixAffinityPolicy final : public RoutingPolicy {
     }
   }
 
-  // The tokens of the prompt that a hit does not cover, as far as hits count for this worker.
+  // The tokens of the prompt that the worker has yet to compute. A hit is subtracted only where it
+  // counts for this worker.
   double UncachedTokens(const WorkerView& worker, const RouteQuery& query) const {
     const int32_t cached = query.CachedTokens(worker.id);
     const bool counts =

@@ -16,10 +16,11 @@ namespace tandem {
 
 struct PartInFlight;
 
-// What a request that waits has at one worker.
+// What one worker has of a request that waits: its part in the ledger, and its share of the
+// worker's load.
 struct WaitingPart {
   WorkerId worker;
-  const PartInFlight* part = nullptr;  // in the router's ledger; null: it has none there
+  const PartInFlight* part = nullptr;  // in the router's ledger; null: no part is there
   WorkerCharge charge;
 };
 
@@ -42,7 +43,8 @@ struct RouteQuery {
   // Where the latest request of the same session ran: this one goes there, unless these workers
   // cannot take it or are overloaded.
   std::optional<SessionPlace> session = std::nullopt;
-  // The request waits at these workers already: they are scored by what was sent there before it.
+  // The workers at which the request waits already: they are scored by what was sent there before
+  // it.
   std::vector<WaitingPart> waits_at = {};
 
   // The tokens of the prompt that this worker, whatever its role, is predicted to have cached. Less

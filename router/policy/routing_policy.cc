@@ -10,7 +10,8 @@
 namespace tandem {
 namespace {
 
-// Only the worker that has the prompt already, if it is a candidate.
+// Of the candidates only the prefill worker that has the prompt already; none if it is no
+// candidate.
 std::vector<Candidate> HolderOfPrompt(const Candidates& candidates, const RouteQuery& query) {
   if (!candidates.can_disaggregate() || !query.prompt_at) return {};
   for (const Candidate& one : candidates.prefill) {
@@ -19,7 +20,7 @@ std::vector<Candidate> HolderOfPrompt(const Candidates& candidates, const RouteQ
   return {};
 }
 
-// What is kept of a placement is compared with what comes true.
+// Keeps the most likely stages of a prediction, because they are compared with what comes true.
 ScoredPlacement ToScored(const Placement& placement, PlacementScore score) {
   if (score.prediction) score.prediction = MostLikely(*score.prediction);
   return {.route = placement.route(),
@@ -38,7 +39,7 @@ void KeepWaiting(const std::vector<Candidate>& candidates, const RouteQuery& que
   }
 }
 
-// Workers come and go; those that are gone are forgotten at once, when there are so many more.
+// The number of workers that are gone and still remembered. Beyond it all are forgotten at once.
 constexpr size_t kMostForgotten = 1024;
 
 }  // namespace
@@ -48,13 +49,13 @@ std::vector<const WorkerView*> RoutingPolicy::Shortlist(const std::vector<Candid
   struct Ranked {
     double rank;
     int64_t room;
-    size_t position;  // among the candidates
+    size_t position;  // its index among the candidates
   };
   const auto taken_at = [&](const Ranked& one) {
     const auto taken = taken_.find(candidates[one.position].worker->id);
     return taken == taken_.end() ? uint64_t{0} : taken->second;
   };
-  // Only those that are alike are looked up.
+  // When a worker was taken last is looked up only for workers that are alike.
   const auto before = [&](const Ranked& a, const Ranked& b) {
     if (a.rank != b.rank) return a.rank < b.rank;
     if (a.room != b.room) return a.room > b.room;
@@ -142,7 +143,7 @@ absl::StatusOr<RouteDecision> RoutingPolicy::Decide(const ClusterView& view,
   decision.placements = placements.size();
   decision.basis = verdict.basis;
   decision.reason = std::move(verdict.reason);
-  // The option that is taken is among those that are kept.
+  // The option that is taken is always among the options that are kept.
   const size_t kept = std::min(options.size(), RouteDecision::kMostConsidered);
   if (verdict.option >= kept) std::swap(options[kept - 1], options[verdict.option]);
   const size_t taken = std::min(verdict.option, kept - 1);

@@ -28,13 +28,14 @@ class RoutingPolicy {
 
   virtual ~RoutingPolicy() = default;
 
-  // Equal costs go to unified, which moves nothing, then to the workers that rank first; of workers that
-  // rank alike, the one that was taken the longest time ago is first. Where the
-  // worker that has the prompt can prefill and another can decode, only such placements count.
-  // UNAVAILABLE says which role is missing for the wanted route, or why the policy refused all.
+  // Chooses a placement. Equal costs go to unified, which moves nothing, then to the workers that
+  // rank first; of workers that rank alike, the one that was taken the longest time ago is first.
+  // Where the worker that has the prompt can prefill and another can decode, only such placements
+  // count. UNAVAILABLE says which role is missing for the wanted route, or why the policy refused
+  // all.
   absl::StatusOr<RouteDecision> Choose(const ClusterView& view, const RouteQuery& query);
-  // What Choose would answer for a request that waits somewhere (RouteQuery::waits_at) and may stay
-  // there. Later decisions are as if it had not been asked.
+  // Returns what Choose would for a request that waits somewhere (RouteQuery::waits_at) and may
+  // stay there. Later decisions are as if it had not been called.
   absl::StatusOr<RouteDecision> Reconsider(const ClusterView& view, const RouteQuery& query);
 
  protected:
@@ -45,7 +46,7 @@ class RoutingPolicy {
   }
   // Orders the workers of one role, lowest first; among equals the one with more room is first.
   virtual double Rank(const Candidate& candidate, const RouteQuery& query) const = 0;
-  // These placements are about to be scored.
+  // `placements` are about to be scored.
   virtual void Prepare(std::span<const Placement> placements, const RouteQuery& query) {
     (void)placements;
     (void)query;
@@ -60,7 +61,7 @@ class RoutingPolicy {
   struct Verdict {
     size_t option = 0;
     RouteDecision::Basis basis = RouteDecision::Basis::kLowestCost;
-    std::string reason = {};  // of RouteDecision
+    std::string reason = {};  // RouteDecision::reason
   };
   // Which option is taken; there is at least one, and the first has the lowest cost.
   virtual Verdict Pick(std::span<const Option> options, const RouteQuery& query) const {
@@ -68,7 +69,7 @@ class RoutingPolicy {
     (void)query;
     return {};
   }
-  // The decision that was begun last is what Choose answers.
+  // Choose returns `decision`, which was begun last: the request goes there.
   virtual void OnTaken(const RouteDecision& decision, const RouteQuery& query) {
     (void)decision;
     (void)query;
@@ -83,7 +84,8 @@ class RoutingPolicy {
   void NoteTaken(const RouteDecision& decision, size_t num_workers);
 
   uint64_t decisions_ = 0;
-  // The number of the decision that took the worker last; of others it is 0.
+  // By worker, the number of the latest decision that took it; workers that were never taken are
+  // missing.
   absl::flat_hash_map<WorkerId, uint64_t> taken_;
 };
 

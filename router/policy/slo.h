@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// What a request should keep to. Nothing where no limit was set.
+// The latency objectives of a request. One without a value does not apply.
 struct Slo {
   std::optional<ModelTime> ttft;
   std::optional<ModelTime> tpot;

@@ -6,7 +6,7 @@ namespace tandem {
 
 // How busy a worker is, by counts alone. It only orders workers.
 double LoadOf(const WorkerView& worker);
-// The load of the busier worker.
+// The load of the busier worker of a placement.
 double LoadOf(const Placement& placement);
 
 }  // namespace tandem

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-// At most this share of the slots is filled, so that a search visits few of them.
+// At most kFilled / kOf of the slots are filled, so that a search visits few of them.
 constexpr size_t kFilled = 5;
 constexpr size_t kOf = 8;
 constexpr size_t kLeastSlots = 16;
@@ -63,8 +63,8 @@ void AgingSet::Erase(uint64_t hash) {
   if (slots_[at] != kEmpty) EraseAt(at);
 }
 
-// No search may meet an empty slot before its key, so what follows moves up, unless its search begins
-// behind the gap.
+// Empties a slot. No search may meet an empty slot before its key, so the slots that follow move
+// up, except those whose search begins behind the gap.
 void AgingSet::EraseAt(size_t at) {
   --((slots_[at] & kGeneration) == young_ ? num_young_ : num_old_);
   const size_t mask = slots_.size() - 1;
@@ -78,7 +78,7 @@ void AgingSet::EraseAt(size_t at) {
   slots_[gap] = kEmpty;
 }
 
-// The young generation becomes the old one.
+// Forgets the old generation; the young one becomes the old one.
 void AgingSet::ForgetOld() {
   Rebuild(slots_.size(), [this](uint64_t slot) { return (slot & kGeneration) == young_; });
   num_forgotten_ += num_old_;
@@ -100,7 +100,7 @@ void AgingSet::Touch(std::span<const uint64_t> hashes) {
 }
 
 size_t AgingSet::LongestPrefix(std::span<const uint64_t> hashes) const {
-  if (hashes.empty() || !Contains(hashes.front())) return 0;  // most workers have nothing
+  if (hashes.empty() || !Contains(hashes.front())) return 0;  // most sets do not have it
   const auto end =
       std::ranges::partition_point(hashes, [this](uint64_t hash) { return Contains(hash); });
   return static_cast<size_t>(end - hashes.begin());

@@ -34,12 +34,12 @@ class AgingSet {
   [[gnu::always_inline]] void Prefetch(uint64_t hash) const {
     if (!slots_.empty()) __builtin_prefetch(&slots_[HomeOf(KeyOf(hash))]);
   }
-  // Makes those of `hashes` that are in the set young.
+  // Moves those of `hashes` that are in the set to the young generation.
   void Touch(std::span<const uint64_t> hashes);
 
-  // How many of `hashes`, from the first on, are in the set. They are the hashes of one chain, of
-  // which a cache has each after the one before, so a logarithmic number of lookups suffices. Where
-  // the set has forgotten some, the number may be too small.
+  // How many of `hashes`, from the first on, are in the set. They must be the chained hashes of one
+  // prompt: a cache that has one has all before it, so a logarithmic number of lookups suffices.
+  // Where the set has forgotten some, the number may be too small.
   size_t LongestPrefix(std::span<const uint64_t> hashes) const;
 
   size_t size() const { return num_young_ + num_old_; }
@@ -48,9 +48,9 @@ class AgingSet {
 
  private:
   static constexpr uint64_t kEmpty = 0;
-  static constexpr uint64_t kGeneration = 1;  // the bit of a slot that says which one it is of
+  static constexpr uint64_t kGeneration = 1;  // says which generation a slot is of
 
-  // The hash as in a slot, without its generation.
+  // A hash as slots hold it, without its generation.
   static uint64_t KeyOf(uint64_t hash) { return hash << 1 != kEmpty ? hash << 1 : ~kGeneration; }
   // Where the search for a key begins. Workers choose the hashes, so these are mixed.
   size_t HomeOf(uint64_t key) const { return absl::Hash<uint64_t>{}(key) & (slots_.size() - 1); }
@@ -63,12 +63,12 @@ class AgingSet {
   size_t Next(size_t at) const { return (at + 1) & (slots_.size() - 1); }
   void EraseAt(size_t at);
   void ForgetOld();
-  // Moves everything that `keeps` to a table of `num_slots`, a power of two.
+  // Moves every slot for which `keeps` is true to a table of `num_slots`, a power of two.
   template <typename Predicate>
   void Rebuild(size_t num_slots, const Predicate& keeps);
 
   size_t most_slots_ = 0;
-  size_t max_young_ = 0;  // hashes in a generation
+  size_t max_young_ = 0;  // the most hashes in one generation
   std::vector<uint64_t> slots_;
   uint64_t young_ = 0;  // the generation bit of young hashes
   size_t num_young_ = 0;

@@ -13,7 +13,8 @@ namespace tandem {
 class PrefixClaim {
  public:
   PrefixClaim() = default;
-  // index: outlives the claim. Null, or a prompt that was not hashed: nothing is expected.
+  // Expects the worker to cache the prompt. `index` outlives the claim. If it is null, or the
+  // prompt was not hashed, nothing is expected.
   PrefixClaim(PrefixIndex* index, const WorkerRef& worker,
               std::shared_ptr<const PromptHashes> prompt) {
     if (index == nullptr || prompt == nullptr) return;
@@ -39,7 +40,7 @@ class PrefixClaim {
   void OnComputed() {
     if (index_ != nullptr) index_->Fulfil(worker_, made_.id);
   }
-  // The worker says how many tokens of the prompt it had cached.
+  // Compares the prediction with `cached_tokens`, which the worker says that it had cached.
   void Record(int32_t cached_tokens) {
     if (index_ != nullptr) index_->Record(prompt_tokens_, made_.predicted_tokens, cached_tokens);
   }

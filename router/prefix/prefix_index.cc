@@ -9,8 +9,9 @@
 namespace tandem {
 namespace {
 
-// A report that was under way when a prompt had been computed may not have its blocks; the one after
-// it does.
+// The number of reports after which it is known what a worker has cached of a computed prompt: one
+// that was under way when the prompt had been computed may not have its blocks; the one after it
+// does.
 constexpr uint64_t kReportsUntilKnown = 2;
 
 // Chained hashes are equal up to the first block that differs.
@@ -26,8 +27,8 @@ size_t CommonPrefix(std::span<const uint64_t> a, std::span<const uint64_t> b) {
   return equal;
 }
 
-// Calls change(hash) for each hash. A set is larger than the processor's caches, so what a hash looks
-// at is loaded some hashes ahead.
+// Calls change(hash) for each hash. A set is larger than the processor's caches, so the slot of
+// each hash is prefetched some hashes ahead.
 template <typename Change>
 void ForEach(const google::protobuf::RepeatedField<uint64_t>& hashes, const AgingSet& set,
              const Change& change) {
@@ -130,7 +131,7 @@ size_t PrefixIndex::ExpectedBlocks(const Worker& worker, const PromptHashes::Cha
 std::vector<WorkerHit> PrefixIndex::Find(const PromptHashes& prompt) {
   std::vector<WorkerHit> hits;
   absl::MutexLock lock(&mutex_);
-  bool is_expected = false;  // by some worker
+  bool is_expected = false;  // some worker may be computing a prompt with this first block
   for (const PromptHashes::Chain& chain : prompt.chains) {
     if (chain.hashes.empty()) continue;
     is_expected = is_expected || expected_firsts_.contains(chain.hashes.front());

@@ -31,7 +31,8 @@ namespace tandem {
 // Thread-safe: heartbeats arrive on threads of gRPC, requests are on the router's loop.
 class PrefixIndex {
  public:
-  // The most changes of one report, of which the lock is held for a fraction of a millisecond.
+  // The most changes in one report: so few that applying it holds the lock for a fraction of a
+  // millisecond.
   static constexpr uint32_t kMostChanges = 4096;
   // The most prompts that a worker computes at a time, as far as predictions know.
   static constexpr size_t kMostExpected = 64;
@@ -41,8 +42,8 @@ class PrefixIndex {
   PrefixIndex(const PrefixIndex&) = delete;
   PrefixIndex& operator=(const PrefixIndex&) = delete;
 
-  // INVALID_ARGUMENT for a report that no worker sends: without a number, or with more changes than
-  // `most`.
+  // Checks a report. INVALID_ARGUMENT for one that no worker sends: without a number, or with more
+  // changes than `most`.
   static absl::Status Check(const v1::CacheChanges& report, size_t most);
   // Applies a report that passed Check, of a worker with a lease. One that continues another report
   // than the latest is not applied. Returns the number of the latest report that was applied.
@@ -67,43 +68,44 @@ class PrefixIndex {
   // Ends an expectation that has not been fulfilled.
   void Withdraw(const WorkerId& worker, uint64_t id);
 
-  // A worker has said how many tokens of a prompt it had cached.
+  // Compares a prediction with the actual hit: a worker has said how many tokens of a prompt it had
+  // cached.
   void Record(int32_t prompt_tokens, int32_t predicted_tokens, int32_t cached_tokens);
   v1::PrefixIndexUse Use() const;
 
  private:
   struct Expected {
     uint64_t id = 0;
-    uint64_t first_hash = 0;                     // of `chain`: almost all comparisons end there
+    uint64_t first_hash = 0;  // of `chain`, because almost all comparisons end there
     const PromptHashes::Chain* chain = nullptr;  // of `prompt`, in the worker's space
     std::shared_ptr<const PromptHashes> prompt;
-    uint64_t lapses_at = 0;  // a number of complete reports; 0: it has not been fulfilled
+    uint64_t lapses_at = 0;  // at this number of complete reports; 0: it is not fulfilled yet
   };
   struct Worker {
     AgingSet cached;
     std::deque<Expected> expected;
-    uint64_t sequence = 0;          // of the latest report
+    uint64_t sequence = 0;          // the number of the latest report
     uint64_t complete_reports = 0;  // reports that no further changes followed
   };
 
   Worker& Get(const WorkerId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The workers' shares of the memory, which depend on their number.
+  // Divides the memory equally among the workers; to be called when their number changes.
   void SetShares() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The blocks of this chain that the worker will have, as far as prompts are being computed there.
   static size_t ExpectedBlocks(const Worker& worker, const PromptHashes::Chain& chain);
-  // Ends the expectations of the worker for which this is true.
+  // Ends the expectations of the worker for which `ends` is true.
   template <typename Predicate>
   void EndExpected(Worker& worker, const Predicate& ends) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t max_bytes_;
   mutable absl::Mutex mutex_;
-  // Ordered, and next to each other in memory, since each lookup visits all of them.
+  // Ordered by worker, and next to each other in memory, since each lookup visits all of them.
   absl::btree_map<WorkerId, Worker> workers_ ABSL_GUARDED_BY(mutex_);
-  // How many expectations begin with a block, by its hash: a lookup visits those of the workers only
-  // where there are some.
+  // By the hash of a block, how many expectations begin with it: a lookup visits the expectations
+  // of the workers only where there are some.
   absl::flat_hash_map<uint64_t, uint32_t> expected_firsts_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_expectation_ ABSL_GUARDED_BY(mutex_) = 0;
-  v1::PrefixIndexUse use_ ABSL_GUARDED_BY(mutex_);  // what counts since the start
+  v1::PrefixIndexUse use_ ABSL_GUARDED_BY(mutex_);  // only what is counted since the start
 };
 
 }  // namespace tandem

@@ -22,13 +22,13 @@ struct PrefixSpace {
 
 PrefixSpace SpaceOf(const WorkerInfo& worker);
 
-// The spaces of the workers in `view`, each once. More than kMostSpaces are left out: a prompt is
-// hashed once for each of them.
+// The PrefixSpace of each worker in `view`, equal ones once. At most kMostSpaces are returned,
+// because a prompt is hashed once for each of them.
 inline constexpr size_t kMostSpaces = 4;
 std::vector<PrefixSpace> SpacesOf(const ClusterView& view);
 
-// The chained hashes of a prompt's full blocks in the spaces that workers had when it arrived.
-// Immutable, so that a request and the index share them.
+// The chained hashes of a prompt's full blocks, in each PrefixSpace that workers had when it
+// arrived. Immutable, so that a request and the index share them.
 struct PromptHashes {
   struct Chain {
     PrefixSpace space;
@@ -37,14 +37,15 @@ struct PromptHashes {
   std::vector<Chain> chains;
   int32_t prompt_tokens = 0;
 
-  // Null when the prompt was not hashed for this space.
+  // The chain of hashes in this space; null when the prompt was not hashed for it.
   const Chain* Find(const PrefixSpace& space) const;
   // The tokens that a worker need not compute when it has the first `blocks` blocks. At least one
   // token of a prompt is always computed.
   int32_t CachedTokens(const Chain& chain, size_t blocks) const;
 };
 
-// The time grows with the prompt, so callers keep it off the router's loop.
+// Hashes the full blocks of a prompt in each space. The time grows with the prompt, so callers keep
+// it off the router's loop.
 std::shared_ptr<const PromptHashes> HashPrompt(const std::vector<PrefixSpace>& spaces,
                                                std::string_view salt,
                                                std::span<const int32_t> prompt);

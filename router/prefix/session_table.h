@@ -22,10 +22,12 @@ struct SessionPlace {
   friend bool operator==(const SessionPlace&, const SessionPlace&) = default;
 };
 
-// 0: the request belongs to no session. Sessions of different tenants are different.
+// The key of a session; 0: the request belongs to no session. Sessions of different tenants are
+// different.
 uint64_t SessionKey(std::string_view tenant, std::string_view session_id);
 
-// Where sessions are. It remembers at most `limit` sessions, those that were used last. Thread-safe.
+// Where the latest request of each session ran. It remembers at most `limit` sessions, those that
+// were used last. Thread-safe.
 class SessionTable {
  public:
   static constexpr size_t kLimit = 65536;
@@ -35,7 +37,7 @@ class SessionTable {
   SessionTable& operator=(const SessionTable&) = delete;
 
   std::optional<SessionPlace> Find(uint64_t key) const;
-  // A request of the session runs here now.
+  // The latest request of the session runs at `place`.
   void Set(uint64_t key, SessionPlace place);
   v1::SessionUse Use() const;
 

@@ -15,17 +15,18 @@ class AnswerBuffers {
  public:
   explicit AnswerBuffers(size_t limit_bytes) : limit_bytes_(limit_bytes) {}
 
-  // Part of a whole answer: false when all answers together would exceed the limit.
+  // Adds a part of an answer that is sent whole: false when all answers together would exceed the
+  // limit.
   [[nodiscard]] bool TryAdd(size_t bytes) {
     if (bytes_.fetch_add(bytes) + bytes <= limit_bytes_) return true;
     bytes_ -= bytes;
     ++refused_;
     return false;
   }
-  // Part of an answer whose stream has a limit of its own.
+  // Adds a part of an answer whose stream has a limit of its own.
   void Add(size_t bytes) { bytes_ += bytes; }
   void Remove(size_t bytes) { bytes_ -= bytes; }
-  // An answer was ended because its client did not read it in time.
+  // Counts an answer that was ended because its client did not read it in time.
   void CountUnread() { ++unread_; }
 
   v1::AnswerBufferUse Use() const {

@@ -9,9 +9,9 @@ namespace tandem {
 
 using BadWords = google::protobuf::RepeatedPtrField<v1::TokenIds>;
 
-// The tokens of each word at the beginning of a text, and of each behind a space where that gives
-// other tokens, as vLLM does: as many, of which the first differs. Spaces at the front of a word are
-// left out. Errors as Tokenizer::Encode.
+// Tokenizes each word as vLLM does: as it stands at the beginning of a text, and behind a space.
+// The tokens behind a space are added only where they are as many and the first one differs. Spaces
+// at the front of a word are left out. Errors as Tokenizer::Encode.
 absl::StatusOr<BadWords> TokenizeBadWords(
     const Tokenizer& tokenizer, const google::protobuf::RepeatedPtrField<std::string>& words);
 

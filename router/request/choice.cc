@@ -5,7 +5,8 @@
 namespace tandem {
 namespace {
 
-// With the most log-probabilities that a request may ask for, a chunk has a quarter of a megabyte.
+// The most tokens of one chunk. With the most log-probabilities that a request may ask for, such a
+// chunk has a quarter of a megabyte.
 constexpr int kMaxChunkTokens = 1024;
 
 std::vector<int32_t> ToVector(const google::protobuf::RepeatedField<int32_t>& ids) {

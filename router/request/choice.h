@@ -16,7 +16,7 @@ namespace tandem {
 // Thread: the router's loop. `spec` and the tokenizer outlive it.
 class Choice {
  public:
-  // tokenizer: null for token ids only.
+  // tokenizer: null where choices have token ids only, and no text.
   Choice(const RequestSpec& spec, int32_t index, const Tokenizer* tokenizer);
 
   // Returns the next tokens as the client gets them: none that follow a stop string or a stop token.
@@ -33,7 +33,7 @@ class Choice {
   // Whether tokens may follow. False once the last token has come, also before its worker says how
   // the choice ended.
   bool continues() const;
-  // Unspecified until it has ended.
+  // Why the choice ended; unspecified until it has.
   v1::FinishReason reason() const { return reason_; }
   int32_t completion_tokens() const { return completion_tokens_; }
   // When the latest tokens came; meaningless before the first.

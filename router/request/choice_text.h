@@ -11,12 +11,12 @@
 
 namespace tandem {
 
-// What the text of a choice ends with.
+// What ends the text of a choice, and which special texts are shown.
 struct TextEnds {
   std::vector<std::string> stop_strings = {};
   std::vector<int32_t> stop_token_ids = {};  // sorted
-  // Stop strings that are complete with one of the first so many tokens do not end the choice. The
-  // workers see to it that stop tokens do not.
+  // A stop string that is complete within the first min_tokens tokens does not end the choice. The
+  // workers see to it that stop tokens do not do so either.
   int32_t min_tokens = 0;
   RequestSpec::Text stop_text = RequestSpec::Text::kLeftOut;
   RequestSpec::Text special_text = RequestSpec::Text::kLeftOut;
@@ -31,7 +31,8 @@ class ChoiceText {
  public:
   ChoiceText(const Tokenizer* tokenizer, TextEnds ends);
 
-  // The text that became certain with `id`. After ended() no token may follow.
+  // Takes the next token, `id`, and returns the text that became certain with it. After ended() no
+  // token may follow.
   std::string Push(int32_t id);
   // The text that was held back; called once the choice has ended.
   std::string Flush();
@@ -44,7 +45,8 @@ class ChoiceText {
  private:
   // Whether the token is special and left out of the text.
   bool IsHidden(int32_t id) const;
-  // The text of a result, with the stop string if that is included; takes note of the match.
+  // The text of a matcher's result, with the stop string if that is included; remembers the stop
+  // string that matched.
   std::string Take(StopStringMatcher::Result result);
 
   const TextEnds ends_;

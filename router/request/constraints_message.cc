@@ -5,7 +5,8 @@
 namespace tandem {
 namespace {
 
-// The order of a map's entries differs from process to process.
+// Fills in the constraints that sampling parameters contain. The biases are sorted, because the
+// order of the entries of a protobuf map differs from process to process.
 TokenConstraints WithSampling(const v1::SamplingParams& params,
                               const google::protobuf::RepeatedField<int32_t>& forced) {
   TokenConstraints constraints = {

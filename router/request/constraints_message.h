@@ -6,7 +6,8 @@
 
 namespace tandem {
 
-// The constraints of a client's request, whose bad words are not tokenized yet. Not checked.
+// The constraints of a client's request, whose bad words are not tokenized yet. Does not check
+// them.
 TokenConstraints ToConstraints(const v1::GenerateRequest& request);
 // The constraints in a request to a worker. Does not check them.
 TokenConstraints ToConstraints(const v1::SequenceRequest& sequence);

@@ -10,9 +10,9 @@ namespace {
 
 constexpr std::string_view kNone = "none";
 
-// How class tiny evicts. Rounding costs less quality than eviction at equal bytes, so tiny rounds as
-// compact does and evicts no more than its ratio of 5.8 on SmolLM2-135M needs. The KV of output does not
-// travel, so it stays.
+// How quality class tiny evicts unless a client or the router says otherwise. Rounding costs less
+// quality than eviction at equal bytes, so tiny rounds as compact does and evicts no more than its
+// ratio of 5.8 on SmolLM2-135M needs. The KV of output does not travel, so it stays.
 constexpr TokenEviction kTinyEviction = {.ratio = 1.37, .output = false};
 
 }  // namespace

@@ -43,7 +43,7 @@ v1::KvHandoff ToHandoff(const RequestReport& report) {
 
 struct LoggedEnd {
   const RequestReport& report;
-  const std::optional<v1::ChoiceFinish>& longest;  // of its choices; nothing where none has ended
+  const std::optional<v1::ChoiceFinish>& longest;  // the longest choice; nothing if none has ended
   int32_t completion_tokens = 0;
   Duration took{};
   const absl::Status& status;
@@ -54,7 +54,7 @@ const char* RouteOf(const RequestReport& report) {
   return report.route == v1::ROUTE_UNIFIED ? "unified" : "disaggregated";
 }
 
-// Fields without a value are not written: NaN is none.
+// Stands for a value that is not known: fields that are NaN are not written.
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 constexpr char kEndFormat[] =
@@ -62,8 +62,8 @@ constexpr char kEndFormat[] =
     "choices={} prompt_tokens={} completion_tokens={} cached_tokens={} resumes={} ttft_ms={:.1f} "
     "tpot_ms={:.3f} e2e_ms={:.1f} tenant={} status={}";
 
-// The one line of each request. The tenant is only in it where the router's owner wants lines of all
-// requests.
+// Logs the one line of each request. The tenant is only in it where the router's owner wants lines
+// of all requests.
 void LogEnd(const RequestSpec& spec, const LoggedEnd& end, bool always) {
   if (!always && !IsLogged(LogLevel::kInfo)) return;
   const std::string trace_id = spec.trace_id();
@@ -135,7 +135,7 @@ void Request::OnTokens(const v1::WorkerTokens& tokens, const v1::StageTimes& sta
 
 void Request::OnChoiceEnded(const v1::WorkerChoiceFinish& finish) {
   Choice& choice = choices_[finish.index()].choice;
-  if (choice.ended()) return;  // by a stop string
+  if (choice.ended()) return;  // a stop string has ended it
   TakeChunk(choice.End(finish));
   if (!ended_) OnChoiceOver(choice);
 }
@@ -263,7 +263,8 @@ void Request::SendSummary() {
   Send(response);
 }
 
-// A step scores thousands of tokens of a prompt, which no reader can keep up with.
+// Log-probabilities of a prompt are sent as parts of a whole answer: a step scores thousands of its
+// tokens, which no reader can keep up with.
 void Request::Send(const v1::GenerateResponse& response) {
   const bool whole = spec_.ranked() || spec_.has_beams() || response.has_prompt_logprobs();
   const Pace pace = whole ? Pace::kWhole : Pace::kLive;
@@ -313,7 +314,7 @@ void Request::RecordEnd(const absl::Status& status) {
                      .policy = parts_.routing.policy()},
                     clock_.Now());
   }
-  if (longest_) longest_->clear_stop();  // it is the client's text, which is not kept
+  if (longest_) longest_->clear_stop();  // the stop string is the client's text, which is not kept
   parts_.decisions.End(spec_, {.status = status,
                                .finish = std::move(longest_),
                                .admission = report.last.reserve.waiting,

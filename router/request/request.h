@@ -20,16 +20,16 @@ namespace tandem {
 // Thread: the router's loop.
 class Request final : public DispatchObserver {
  public:
-  // `parts` outlives it. `ended` is called once, after the stream's End; it may destroy the request only later. `waits` is
-  // called whenever the request begins to wait for news of the workers: it needs OnClusterChanged from
-  // then on, as long as waits().
+  // `parts` outlives it. `ended` is called once, after the stream's End; it may destroy the request
+  // only later. `waits` is called whenever the request begins to wait for news of the workers: it
+  // needs OnClusterChanged from then on, as long as waits().
   Request(const RouterParts& parts, RequestSpec spec, ResponseStream& stream,
           std::function<void()> ended, std::function<void(Request&)> waits);
 
   void Start() { dispatch_.Start(); }
   // The client is gone or the router stops: ends with `status` and cancels the work.
   void Cancel(const absl::Status& status) { End(status); }
-  // The three events of the cluster, as for Dispatch.
+  // Events of the cluster, which are passed on to Dispatch (router/attempt/dispatch.h).
   void OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end);
   void OnWorkersLeaving(const std::vector<WorkerId>& leaving);
   void OnClusterChanged();
@@ -53,7 +53,7 @@ class Request final : public DispatchObserver {
 
   void TakeChunk(v1::Chunk chunk);
   void OnChoiceOver(const Choice& choice);
-  // An output is over, and with it one more length known.
+  // Adds the length of an output that is over to the router's length forecasts.
   void ObserveLength(const Choice& choice);
   v1::ChoiceFinish MakeFinish(const Choice& choice);
   // Sends the finishes of the choices that have ended, each once.
@@ -62,7 +62,7 @@ class Request final : public DispatchObserver {
   void SendSummary();
   void Send(const v1::GenerateResponse& response);
   void End(const absl::Status& status);
-  // In the log of decisions and in the trace.
+  // Records how the request ended, in the log of decisions and in its trace.
   void RecordEnd(const absl::Status& status);
   int32_t CompletionTokens() const;
 
@@ -74,7 +74,7 @@ class Request final : public DispatchObserver {
   const std::function<void()> ended_callback_;
   const std::function<void(Request&)> waits_callback_;
   std::vector<ChoiceState> choices_;
-  std::optional<v1::ChoiceFinish> longest_;  // of the choices whose finishes were made
+  std::optional<v1::ChoiceFinish> longest_;  // of the choices whose finishes were made so far
   Dispatch dispatch_;
   const LengthForecast forecast_;  // of each choice, when the request came
   bool ended_ = false;

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-// The edges that dashboards for servers of language models are drawn for.
+// The bucket edges that dashboards for servers of language models are drawn for.
 std::vector<double> FirstTokenBounds() {
   return {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
           1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
@@ -15,7 +15,7 @@ std::vector<double> FirstTokenBounds() {
 std::vector<double> TokenBounds() {
   return {.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80};
 }
-// The sample model's tokens take half a millisecond.
+// Adds finer buckets at the low end, because a token of the sample model takes half a millisecond.
 std::vector<double> FineTokenBounds() {
   std::vector<double> bounds = TokenBounds();
   bounds.insert(bounds.begin(), {.00025, .0005, .001, .0025, .005});
@@ -30,7 +30,7 @@ std::vector<double> FineRequestBounds() {
   bounds.insert(bounds.begin(), {.001, .0025, .005, .01, .025, .05, .1, .2});
   return bounds;
 }
-// 1, 2 and 5 times the powers of ten.
+// The bucket edges of counts: 1, 2 and 5 times the powers of ten.
 std::vector<double> CountBounds() {
   std::vector<double> bounds;
   for (double power = 1; power <= 100'000; power *= 10) {
@@ -88,8 +88,8 @@ void RequestMetrics::OnFirstToken(std::string_view id, int32_t prompt_tokens, Du
   Count(RequestCounter::kPromptTokens, prompt_tokens);
 }
 
-// Tokens that came in one message are taken to have come evenly. Few do, so that nearly every token has
-// the exemplar of its own gap.
+// Tokens that came in one message are taken to have come evenly. Few messages have several, so
+// nearly every gap is counted with the id of its request as an exemplar.
 void RequestMetrics::OnTokens(std::string_view id, int32_t tokens, Duration gap, TimePoint now) {
   if (tokens <= 0) return;
   Count(RequestCounter::kGenerationTokens, tokens);

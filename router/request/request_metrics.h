@@ -21,7 +21,7 @@ enum class RequestHistogram : uint8_t {
   kTimeToFirstToken,    // until the first token of any choice, once per request
   kInterToken,          // from one token of a choice to its next, once per token after the first
   kTimePerOutputToken,  // mean time per token after the first, once per request
-  kEndToEnd,            // until the request had ended
+  kEndToEnd,            // until the request has ended
   kQueue,               // of TTFT: until a worker began, and until a decode worker had room
   kPrefill,             // of TTFT: the computation of the prompt
   kDecode,              // from the first token to the last
@@ -34,7 +34,7 @@ enum class RequestCounter : uint8_t {
   kPromptTokens,      // of requests whose first token came, or that ended whole without one
   kGenerationTokens,  // of all choices
   kPrefixQueries,     // prompt tokens of requests that ended whole
-  kPrefixHits,        // of these, tokens that the worker found in its prefix cache
+  kPrefixHits,        // tokens of kPrefixQueries that the worker found in its prefix cache
   kPreemptions,       // of sequences, while requests that ended whole were computed
   // Requests by how they ended. Of several choices the longest says how.
   kStopped,
@@ -49,7 +49,7 @@ inline constexpr size_t kNumStatusCodes = 17;  // OK to UNAUTHENTICATED
 // A request that ended whole.
 struct WholeRequest {
   std::string_view id;
-  const v1::ChoiceFinish& longest;  // of its choices
+  const v1::ChoiceFinish& longest;  // the finish of the longest choice
   int32_t prompt_tokens = 0;
   int32_t completion_tokens = 0;  // of all choices
   int32_t cached_tokens = 0;      // of the prompt
@@ -62,8 +62,8 @@ struct WholeRequest {
 // enough to be called for each token.
 class RequestMetrics {
  public:
-  // The buckets of times also end at these limits, so that the share of requests within them is known
-  // exactly.
+  // The buckets of times also end at the limits in `slo`, so that the share of requests within them
+  // is known exactly.
   explicit RequestMetrics(const Slo& slo);
 
   // The first token of a request came `after` its arrival.
@@ -78,7 +78,7 @@ class RequestMetrics {
 
   HistogramState state(RequestHistogram which) const;
   uint64_t count(RequestCounter which) const;
-  // By absl::StatusCode.
+  // How many requests ended with each absl::StatusCode.
   std::array<uint64_t, kNumStatusCodes> ends() const;
 
  private:

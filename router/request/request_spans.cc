@@ -11,7 +11,8 @@ Duration FromMs(double ms) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(ms));
 }
 
-// The names of OpenTelemetry's conventions for generative AI.
+// Sets the request's usage in its span, by the names of OpenTelemetry's conventions for generative
+// AI.
 void DescribeUsage(const RequestSpec& spec, const TracedEnd& end) {
   const TracePoint& span = spec.trace;
   span.Set("gen_ai.request.max_tokens", int64_t{spec.sequence.max_tokens()});

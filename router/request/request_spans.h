@@ -18,13 +18,14 @@ namespace tandem {
 struct TracedEnd {
   const absl::Status& status;
   const RequestReport& report;
-  const std::optional<v1::ChoiceFinish>& longest;  // of its choices; nothing where none has ended
+  const std::optional<v1::ChoiceFinish>& longest;  // the longest choice; nothing if none has ended
   std::vector<v1::FinishReason> finish_reasons;    // per choice; unspecified where it has not ended
   int32_t completion_tokens = 0;                   // of all choices
   std::string_view policy;
 };
 
-// The trace of a request for `model` that comes now, with its first span; `tracer` null: none.
+// Begins the trace of a request for `model` that comes now, with its first span. No trace where
+// `tracer` is null.
 TracePoint BeginRequestTrace(const Tracer* tracer, std::string_view model, const Clock& clock,
                              const std::optional<TraceContext>& caller);
 
@@ -32,7 +33,7 @@ TracePoint BeginRequestTrace(const Tracer* tracer, std::string_view model, const
 // whose trace is not recorded.
 void EndRequestTrace(const RequestSpec& spec, const TracedEnd& end, TimePoint now);
 
-// The same for one that ended before it had workers.
+// Ends the trace of a request that ended before it had workers.
 void EndRequestTrace(const TracePoint& trace, const absl::Status& status, TimePoint now);
 
 }  // namespace tandem

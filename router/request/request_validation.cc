@@ -160,7 +160,7 @@ absl::Status CheckForcedTexts(const v1::GenerateRequest& request, const RequestL
                          request.bad_words_size());
 }
 
-// What can be said of them before the bad words are tokenized.
+// Checks the token constraints as far as that is possible before the bad words are tokenized.
 absl::Status CheckConstraints(const v1::GenerateRequest& request, const RequestLimits& limits) {
   RETURN_IF_ERROR(CheckForcedTexts(request, limits));
   const TokenConstraints constraints = ToConstraints(request);
@@ -175,7 +175,7 @@ absl::Status CheckConstraints(const v1::GenerateRequest& request, const RequestL
   return CheckShownTokens(request, limits);
 }
 
-// The fields that speak of the prompt, and max_tokens, whose least value depends on them.
+// Checks the fields that speak of the prompt, and max_tokens, whose least value depends on them.
 absl::Status CheckPromptFields(const v1::GenerateRequest& request) {
   if (request.has_prompt_logprobs()) {
     RETURN_IF_ERROR(CheckPromptLogprobs(request.prompt_logprobs()));
@@ -376,7 +376,7 @@ Slo ResolveSlo(const v1::GenerateRequest& request, const RequestLimits& limits) 
 
 std::vector<int32_t> ResolveStopTokens(const v1::GenerateRequest& request,
                                        const RequestLimits& limits) {
-  if (!request.forced_token_ids().empty()) return {};  // its last token alone ends a forced output
+  if (!request.forced_token_ids().empty()) return {};  // only its last token ends a forced output
   std::vector<int32_t> ids(request.stop_token_ids().begin(), request.stop_token_ids().end());
   if (!request.ignore_eos()) {
     ids.insert(ids.end(), limits.eos_token_ids.begin(), limits.eos_token_ids.end());

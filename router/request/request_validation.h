@@ -17,7 +17,7 @@ namespace tandem {
 
 // What the served model allows a request to be.
 struct RequestLimits {
-  std::string model;                   // the name served
+  std::string model;                   // the name of the model that is served
   int32_t vocab_size = 0;              // ids are in [0, vocab_size)
   int32_t max_context_tokens = 0;      // prompt and output together
   std::vector<int32_t> eos_token_ids;  // end a choice unless the client ignores them
@@ -38,9 +38,10 @@ struct RequestLimits {
 // its value, NOT_FOUND a model that is not served. No message repeats text of the prompt.
 absl::Status ValidateRequest(const v1::GenerateRequest& request, const RequestLimits& limits);
 
-// The number of tokens to generate for a prompt of this length: the forced ones, or the client's, or the
-// default, or min_tokens if that is more, cut to what the context leaves. INVALID_ARGUMENT when prompt or sum do
-// not fit into the context, or when it is less than min_tokens.
+// The number of tokens to generate for a prompt of this length: the forced ones, or what the client
+// asks for, or the default, or min_tokens if that is more, cut to what the context leaves.
+// INVALID_ARGUMENT when prompt or sum do not fit into the context, or when the number is less than
+// min_tokens.
 absl::StatusOr<int32_t> ResolveMaxTokens(const v1::GenerateRequest& request, int64_t prompt_tokens,
                                          const RequestLimits& limits);
 
@@ -61,8 +62,8 @@ v1::BeamSearch ResolveBeams(const v1::GenerateRequest& request);
 // The client's SLOs, and the default for each that it did not give.
 Slo ResolveSlo(const v1::GenerateRequest& request, const RequestLimits& limits);
 
-// The tokens that end a choice: the client's, and EOS unless it is ignored. Sorted, each once. None of a
-// forced output.
+// The tokens that end a choice: the client's, and EOS unless it is ignored. Sorted, each once. None
+// for a forced output.
 std::vector<int32_t> ResolveStopTokens(const v1::GenerateRequest& request,
                                        const RequestLimits& limits);
 

@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// What the router itself gives to a request.
+// What the router itself adds to a request.
 struct RequestIdentity {
   uint64_t id = 0;    // used at the workers, and towards clients that gave the request no name
   uint64_t seed = 0;  // of sampling, used where the client gave none

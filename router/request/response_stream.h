@@ -11,10 +11,10 @@ namespace tandem {
 class ResponseStream {
  public:
   virtual ~ResponseStream() = default;
-  // False when the reader is so slow that the stream's buffer is full or, for kWhole, when too much
-  // of all answers is unread: the request must then end.
+  // Sends a response. False when the reader is so slow that the stream's buffer is full or, for
+  // kWhole, when too much of all answers is unread: the request must then end.
   [[nodiscard]] virtual bool Send(const v1::GenerateResponse& response, Pace pace) = 0;
-  // With OK the stream ends after everything that was sent; an error drops what is still queued.
+  // Ends the stream: with OK after everything that was sent; an error drops what is still queued.
   virtual void End(const absl::Status& status) = 0;
 };
 

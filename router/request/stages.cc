@@ -9,7 +9,8 @@ double MicrosToMs(int64_t us) { return static_cast<double>(us) / 1e3; }
 
 v1::Stages SplitTtft(const ChoiceTimes& times, const AttemptTimes& attempts,
                      const v1::StageTimes& worker) {
-  // Both clocks have the same rate, so the worker's spans lie within ours, up to rounding.
+  // The clocks of router and worker run at the same rate, so the worker's times lie within the
+  // router's, up to rounding.
   constexpr double kRoundingMs = 0.01;
   v1::Stages stages;
   stages.set_ttft_ms(ToMilliseconds(times.first_token - times.received));

@@ -18,23 +18,23 @@
 
 namespace tandem {
 
-// Text to token ids, done on a thread of the pool.
+// Turns a text into token ids, on a thread of the pool.
 struct TokenizeWork {
   using Encode = std::function<absl::StatusOr<std::vector<int32_t>>(const Tokenizer&)>;
 
   TokenizeWork(size_t text_bytes, Encode encode)
       : text_bytes(text_bytes), encode(std::move(encode)) {}
   TokenizeWork(std::string text, EncodeOptions options);
-  // A request's text as the request wants it.
+  // Tokenizes the text of a request by the options of the request.
   explicit TokenizeWork(v1::TokenizeRequest request);
 
-  size_t text_bytes;  // by which it waits in one queue or the other
+  size_t text_bytes;  // long and short texts wait in queues of their own
   Encode encode;
 };
 
 struct TokenizePoolOptions {
-  // With two or more, one thread takes short texts only. 0: Tokenize does the work itself, for
-  // tests that own the time.
+  // The number of threads. With two or more, one of them takes short texts only. With none,
+  // Tokenize does the work itself, for tests that own the time.
   int threads = 2;
   size_t short_text_bytes = 16 << 10;     // longer texts wait in a queue of their own
   size_t max_long_text_bytes = 32 << 20;  // of all long texts, waiting or being tokenized
@@ -68,19 +68,20 @@ class TokenizePool {
   struct Job {
     Admission admission;
     TokenizeWork work;
-    std::function<bool()> unwanted;  // asked just before the work, which true prevents
+    std::function<bool()> unwanted;  // asked just before the work; if true, the work is not done
     // Called once, on a thread of the pool; CANCELLED where the text was unwanted.
     std::function<void(absl::StatusOr<std::vector<int32_t>>)> done;
   };
 
-  // `tokenizer` outlives the pool; null: there are no calls.
+  // `tokenizer` outlives the pool; if it is null, no texts may be handed in.
   TokenizePool(const Tokenizer* tokenizer, TokenizePoolOptions options);
-  // Closes it, and waits for the texts that are being tokenized.
+  // Closes the pool, and waits for the texts that are being tokenized.
   ~TokenizePool();
   TokenizePool(const TokenizePool&) = delete;
   TokenizePool& operator=(const TokenizePool&) = delete;
 
-  // RESOURCE_EXHAUSTED with a retry-after when too much text waits already.
+  // Admits a text of this size. RESOURCE_EXHAUSTED with a retry-after when too much text waits
+  // already.
   absl::StatusOr<Admission> Admit(size_t text_bytes);
   void Tokenize(Job job);
 

@@ -5,7 +5,7 @@
 namespace tandem {
 namespace {
 
-// For how many times as long as they have been coming arrivals are foreseen.
+// Arrivals are assumed to continue for so many times as long as they have been observed.
 constexpr double kForesight = 2;
 
 }  // namespace
@@ -16,7 +16,7 @@ double UtilizationOf(const WorkerState& worker) {
   double ms_per_second = costs.alpha.token_ms * arrivals.new_tokens_per_second +
                          costs.alpha.pair_ms * arrivals.new_pairs_per_second;
   if (worker.prefill_ends == PrefillEnds::kInDecode) {
-    // Steps that are full of prompts decode as well.
+    // The steps that carry full prefill chunks decode as well.
     const double steps = arrivals.new_tokens_per_second / std::max(worker.max_step_tokens, 1);
     const double context = arrivals.context_tokens + arrivals.output_tokens / 2;
     ms_per_second += steps * worker.steps->StepMs(0, 0, 1, 0);

@@ -14,12 +14,12 @@ namespace {
 
 constexpr size_t kMostBuckets = 10;
 constexpr size_t kDecodeTerms = kMostBuckets + 2;
-// Below this relative error a model is as good as any measurement, so that a perfect fit does not
-// outweigh every number of terms.
+// The least relative error that a model is credited with: below it, a model is as good as any
+// measurement, and a perfect fit must not justify any number of terms.
 constexpr double kLeastError = 1e-3;
 
-// Bayes' information criterion of a model with `terms` coefficients and these squared relative
-// errors; the lower, the likelier.
+// The Bayesian information criterion (BIC) of a model with `terms` coefficients, where `squares` is
+// the sum of its squared relative errors; the lower, the likelier the model.
 double Criterion(double squares, size_t samples, size_t terms) {
   const auto n = static_cast<double>(samples);
   const double mean = std::max(squares / n, kLeastError * kLeastError);
@@ -75,7 +75,7 @@ int32_t ChooseFloor(std::span<const TimedStep> steps) {
     best = floor_below;
   };
   consider(0, 3);
-  // A line needs two sizes above the floor.
+  // A straight line can only be fitted to at least two sizes above the floor.
   int32_t above = static_cast<int32_t>(sizes.size());
   for (const int32_t size : sizes) {
     if (above >= 2 && above < std::ssize(sizes)) consider(size, 5);
@@ -85,8 +85,8 @@ int32_t ChooseFloor(std::span<const TimedStep> steps) {
 }
 
 DecodeCost FitDecode(std::span<const TimedStep> steps, std::span<const int32_t> bucket_ends) {
-  // b0 of a bucket is that of the bucket before and a step that is not below 0, so that it never
-  // falls.
+  // Each bucket's b0 is the b0 of the bucket before plus a step that is not negative, so that b0
+  // never falls.
   NormalEquations<kDecodeTerms> equations;
   for (const TimedStep& step : steps) {
     std::array<double, kDecodeTerms> x{};
@@ -139,7 +139,8 @@ std::vector<int32_t> ChooseBuckets(std::span<const TimedStep> steps) {
 }
 
 std::optional<double> FindKnee(std::span<const CurvePoint> curve) {
-  // y = c + s1 min(x, knee) + s2 max(0, x - knee); without a knee the last term is absent.
+  // The curve is y = c + s1 min(x, knee) + s2 max(0, x - knee); without a knee the last term is
+  // absent.
   const auto fit = [curve](double knee, double& first_slope, double& second_slope) {
     NormalEquations<3> equations;
     const auto terms = [knee](const CurvePoint& point) {

@@ -15,17 +15,20 @@ struct TimedStep {
   double ms = 0;  // above 0
 };
 
-// Steps of prefills alone. Chunks below `floor_below` tokens are taken to cost the floor.
+// Fits alpha to steps of prefills alone. Chunks of fewer than `floor_below` tokens are taken to
+// cost the floor.
 PrefillCost FitPrefill(std::span<const TimedStep> steps, int32_t floor_below);
-// The best value of `floor_below`; 0: the steps have no floor.
+// The value of `floor_below` with which FitPrefill fits the steps best; 0: the steps have no floor.
 int32_t ChooseFloor(std::span<const TimedStep> steps);
 
-// Steps of decodes alone, with the ends of the buckets of b0, ascending.
+// Fits beta to steps of decodes alone. `bucket_ends`: the largest batch of each bucket of b0,
+// ascending.
 DecodeCost FitDecode(std::span<const TimedStep> steps, std::span<const int32_t> bucket_ends);
-// The best ends: one bucket, or batches that double.
+// The bucket ends with which FitDecode fits the steps best: those of one bucket, or batch sizes
+// that double or quadruple.
 std::vector<int32_t> ChooseBuckets(std::span<const TimedStep> steps);
 
-// One point of a step curve.
+// One point of a step curve: the time of a step over the number of its tokens.
 struct CurvePoint {
   double tokens = 0;
   double ms = 0;  // above 0

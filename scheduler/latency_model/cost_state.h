@@ -15,14 +15,14 @@ enum class CostSource : uint8_t {
   kLearned,   // fitted to steps that ran while it served
 };
 
-// What a worker knows of the time that its steps take, at one moment.
+// A worker's estimate of the time that its steps take, at one moment.
 struct CostState {
   std::shared_ptr<const StepModel> model;  // null: no step was measured yet
   CostSource source = CostSource::kNone;
-  uint64_t revision = 0;  // another value than before: the model has changed
+  uint64_t revision = 0;  // differs from the value before when the model has changed
   double error = 0;       // mean of |predicted - measured| / measured of the latest steps
   double drift = 0;       // mean of measured / predicted of the latest steps; 0: none has run
-  uint64_t steps = 0;     // that error and drift were computed from, in all
+  uint64_t steps = 0;     // the number of steps from which error and drift were computed
 };
 
 }  // namespace tandem

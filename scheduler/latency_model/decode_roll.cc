@@ -6,12 +6,14 @@
 namespace tandem {
 namespace {
 
-// Sums of fractions of tokens miss whole numbers by less than this.
+// The tolerance for rounding errors: sums of fractions of tokens differ from whole numbers by less.
 constexpr double kTokenRounding = 1e-6;
-// The share of a worker's time that requests yet to come can take from the decodes before them.
+// At most this share of a worker's time goes to the prefills of requests that arrive later, so that
+// the decodes before them always continue.
 constexpr double kMostPrefillShare = 0.9;
 
-// From so many expected arrivals on, their mean stands for the distribution.
+// When more arrivals than this are expected, the most likely number is not treated apart from the
+// mean.
 constexpr double kManyArrivals = 16;
 
 ArrivalRates Scaled(const ArrivalRates& arrivals, double factor) {
@@ -22,18 +24,19 @@ ArrivalRates Scaled(const ArrivalRates& arrivals, double factor) {
   return scaled;
 }
 
-// Sequences that are alike. Their number is an expectation and need not be whole.
+// Sequences of the same length that decode together. Their number is an expectation and need not be
+// whole.
 struct Sequences {
   double count = 0;
-  double context_tokens = 0;  // that the next decode of each reads
+  double context_tokens = 0;  // tokens that the next decode of each sequence reads
   double remaining_tokens = 0;
 };
 
-// What the steps of one segment hold, on average.
+// What the steps of one segment compute, on average.
 struct Load {
   double sequences = 0;
   double context_tokens = 0;
-  double kv_tokens = 0;  // that they hold on average until they end
+  double kv_tokens = 0;  // tokens of KV that the sequences hold, on average until they end
 
   void Add(double count, double context, double remaining) {
     sequences += count;
@@ -81,7 +84,8 @@ class Roll {
     Load all = with_request();
     const double coming = Joining(steps * StepMs(all) * Slowdown(all), all);
     const double output = arrivals_.output_tokens;
-    // The share of these steps for which a sequence is there that joins in their course.
+    // The mean share of the segment's steps in which a sequence takes part that joins during the
+    // segment.
     const double present = output >= steps ? 0.5 : output / steps * (1 - output / (2 * steps));
     others.Add(coming * present, arrivals_.context_tokens + std::min(steps, output) / 2, output);
     all = with_request();
@@ -96,7 +100,8 @@ class Roll {
     return worker_.steps->StepMs(0, 0, load.sequences, load.context_tokens);
   }
 
-  // The load of the sequences that are there, each for the share of the steps until it ends.
+  // The load of the sequences that decode now, each counted for the share of the steps until it
+  // ends.
   Load PresentFor(double steps) const {
     Load load;
     for (const Sequences& group : others_) {
@@ -107,7 +112,8 @@ class Roll {
     return load;
   }
 
-  // The sequences that join within that time, as far as there are places and KV for them.
+  // The number of sequences that join within `ms`, as far as max_sequences and the KV pool have
+  // room.
   double Joining(double ms, const Load& present) const {
     if (!(arrivals_.sequences_per_second > 0)) return 0;
     const double places = worker_.max_sequences - present.sequences;
@@ -117,8 +123,8 @@ class Roll {
     return std::clamp(coming, 0.0, std::max(0.0, std::min(places, room)));
   }
 
-  // How much slower the steps get because prefills of requests that are yet to come share them: at
-  // most as slow as when every step is full of prompts.
+  // The factor by which the steps get slower because prefills of later requests share them: at most
+  // the factor of a step that is full of prompt tokens.
   double Slowdown(const Load& load) const {
     if (!(arrivals_.new_tokens_per_second > 0)) return 1.0;
     const double tokens = std::max(1.0, worker_.max_step_tokens - load.sequences);

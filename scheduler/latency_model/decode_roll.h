@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// A request that decodes: `steps` tokens in each of its sequences, the first of which reads
-// `context_tokens`.
+// The decode phase of a request: `steps` tokens in each of its sequences, the first of which reads
+// `context_tokens` tokens of context.
 struct DecodingRequest {
   double context_tokens = 0;
   double steps = 0;
@@ -16,18 +16,19 @@ struct DecodingRequest {
 };
 
 struct DecodeTime {
-  double ms = 0;  // on average
-  // With the most likely number of requests to come. Where most likely none comes, the mean has a share
-  // of a prompt: no request meets a share, and those that meet a prompt meet all of it.
+  double ms = 0;  // the mean over the numbers of requests that may arrive meanwhile
+  // The time with the most likely number of arrivals meanwhile. Where that number is 0, the mean
+  // still contains a fraction of a prompt, although no request meets a fraction: those that meet a
+  // prompt meet all of it.
   double likely_ms = 0;
-  double externality_ms = 0;  // that it adds to the others, summed over all of them
+  double externality_ms = 0;  // time that the request adds to the other sequences, summed over them
 };
 
-// How long the request takes beside the decodes of a worker and those that will join them: they come
-// at the rate of the worker's arrivals and stay for as many steps as their outputs have tokens, and
-// their prefills share the steps where the worker computes prompts. The steps are taken in at most
-// kDecodeSegments parts, within each of which the others are averaged, so that it costs about the same
-// however many there are.
+// Predicts how long a request decodes on a worker, beside its present decodes and those that will
+// join: these arrive at the rate of worker.arrivals, stay for as many steps as their outputs have
+// tokens, and their prefills share the steps where the worker computes prompts. The steps are
+// divided into at most kDecodeSegments segments, within each of which the load is averaged, so that
+// the prediction costs about the same for any number of steps.
 inline constexpr int kDecodeSegments = 16;
 DecodeTime RollDecode(const WorkerState& worker, const std::vector<DecodeGroup>& others,
                       const DecodingRequest& request);

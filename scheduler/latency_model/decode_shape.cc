@@ -9,10 +9,11 @@
 namespace tandem {
 namespace {
 
-// Steps that decide which costs are nearer: some outputs, of batches of several sizes.
+// The number of latest steps on which the old and the new costs are compared: those of several
+// outputs, with batches of several sizes.
 constexpr size_t kRemembered = 128;
 constexpr size_t kLeastNew = 32;
-// Costs are better when they leave less than this of the error.
+// New costs replace the old ones only when their error is less than this share of the old error.
 constexpr double kLeastGain = 0.9;
 
 }  // namespace
@@ -65,8 +66,8 @@ double DecodeShape::TotalMs(const StepModel& model) const {
   return sum;
 }
 
-// The mean relative error of the latest steps, the model being scaled to their total time: only the
-// differences between them count.
+// The mean relative error of `model` over the latest steps, after it is scaled to their total time:
+// only the differences between steps count. `total_ms` is what the model predicts for all of them.
 double DecodeShape::ErrorOf(const StepModel& model, double total_ms) const {
   double actual_ms = 0;
   for (const TimedStep& step : latest_) actual_ms += step.ms;

@@ -10,24 +10,25 @@
 
 namespace tandem {
 
-// What decodes of several sequences or of long contexts take, compared with small ones, while the
-// worker serves. A profile is measured on steps that send nothing to anybody; in service each
-// sequence of a step costs the time to deliver its token besides, so that no single factor corrects
+// How the cost of decode steps depends on the batch size and on the context, learned while the
+// worker serves. A profile is measured on steps that send no tokens to clients; in service each
+// sequence of a step also costs the time to deliver its token, so that no single factor corrects
 // the profile for small and large batches alike. So b0, b1 and b2 are fitted to the steps that ran.
-// How long all of them take is not decided here. Pure. Thread: one at a time.
+// Only their proportions are learned here, and not the total time of the steps. Pure.
+// Thread: one at a time.
 class DecodeShape {
  public:
-  // Begins as `given` says, and believes it where no steps were seen.
+  // Starts from the coefficients of `given`, which stay where no steps were seen.
   explicit DecodeShape(const StepModel& given);
 
-  // A step of decodes alone.
+  // Records a step of decodes alone.
   void Observe(const TimedStep& step);
-  // All steps so far are taken to have needed `by` times as long.
+  // Rescales all recorded steps as if each had taken `by` times as long.
   void Slow(double by);
 
-  // Costs with which the latest steps take as long as with `model`, all of them together, and that
-  // are clearly nearer to each of them; nothing where there are none. Every step that is remembered
-  // is compared, so this looks for them only when enough steps are new since it last did.
+  // Costs that predict the same total time for the latest steps as `model`, and are clearly closer
+  // to the single steps; nothing where there are none. All remembered steps are compared, so it
+  // searches only when enough steps are new since the last search.
   std::optional<DecodeCost> Better(const StepModel& model);
 
  private:
@@ -38,11 +39,12 @@ class DecodeShape {
   double TotalMs(const StepModel& model) const;
   double ErrorOf(const StepModel& model, double total_ms) const;
 
-  // b0 of the buckets keep their proportions.
+  // The coefficients of the given model: a fit scales b0 of all buckets alike and keeps their
+  // proportions.
   DecodeCost given_;
   NonNegativeFit<3> fit_{kForgetting};
   std::deque<TimedStep> latest_;
-  size_t new_steps_ = 0;  // since the latest comparison
+  size_t new_steps_ = 0;  // number of steps observed since the latest comparison
 };
 
 }  // namespace tandem

@@ -44,11 +44,12 @@ absl::Status CheckGrid(const InterferenceGrid& grid) {
   return absl::OkStatus();
 }
 
-// The place of `value` between two neighbours of an axis; values outside lie on its end.
+// The position of a value between two neighbouring points of an axis. A value outside of the axis
+// is taken to lie at its nearer end.
 struct Between {
   size_t low = 0;
   size_t high = 0;
-  double share = 0;  // of the high neighbour
+  double share = 0;  // weight of the point `high`, from 0 to 1
 };
 
 template <typename T>

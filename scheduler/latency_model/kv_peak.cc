@@ -8,8 +8,9 @@ double PeakKvTokens(std::vector<DecodeGroup> sequences) {
   std::sort(sequences.begin(), sequences.end(), [](const DecodeGroup& a, const DecodeGroup& b) {
     return a.remaining_tokens > b.remaining_tokens;
   });
-  // The total only falls when a sequence ends, so it is largest just before one of the ends. At that
-  // moment the sequences that end later, or then, are those up to here in this order.
+  // The sum of all KV only falls when a sequence ends, so it is largest just before the end of one.
+  // In this order, by descending end, the sequences that still live at the end of one are those up
+  // to it.
   double count = 0;
   double context = 0;
   double peak = 0;

@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-// The most tokens of KV that these sequences ever hold together, when each grows by one token per
-// step and frees its KV at its end.
+// The most tokens of KV that these sequences hold together at any time, when each grows by one
+// token per step and frees its KV at its end.
 double PeakKvTokens(std::vector<DecodeGroup> sequences);
 
 }  // namespace tandem

@@ -8,7 +8,8 @@
 namespace tandem {
 namespace {
 
-// The total of `streams` streams; linear between the measured counts and constant beyond them.
+// The total throughput of `streams` concurrent streams, as a multiple of that of one stream; linear
+// between the measured counts and constant beyond them.
 double TotalOf(const std::vector<LinkModel::Contention>& measured, int32_t streams) {
   LinkModel::Contention before{};
   for (const LinkModel::Contention& point : measured) {

@@ -8,11 +8,12 @@
 
 namespace tandem {
 
-// One link from a worker to another: moving `bytes` in `operations` frames takes
+// The cost model of a link between two workers: moving `bytes` in `operations` frames takes
 //   setup + operations * operation + bytes / bandwidth,
-// where the bandwidth is the stream's share among the streams that the link carries at that time.
+// where the bandwidth is the share of one stream among all concurrent streams on the link.
 struct LinkModel {
-  // Together, `streams` streams reach this multiple of what one stream reaches alone.
+  // One measurement: `streams` concurrent streams reach together `total` times the throughput of
+  // one stream alone.
   struct Contention {
     int32_t streams = 1;
     double total = 1;
@@ -20,20 +21,20 @@ struct LinkModel {
 
   ModelTime setup{};
   ModelTime operation{};
-  double bytes_per_second = 0;         // of one stream alone
-  std::vector<Contention> contention;  // ascending; none: the total stays that of one stream
+  double bytes_per_second = 0;         // throughput of one stream alone
+  std::vector<Contention> contention;  // ascending; none: all streams share bytes_per_second
 
   // INVALID_ARGUMENT names the field that is not finite, negative, 0 or out of order.
   absl::Status Validate() const;
 
-  // What one of `streams` streams gets, in bytes per second; `streams` is at least 1.
+  // The bytes per second that each of `streams` concurrent streams gets; `streams` is at least 1.
   double Share(int32_t streams) const;
   ModelTime Transfer(int64_t bytes, int64_t operations, int32_t streams) const;
 };
 
-// What of a transfer remains after the prefill that produces it. Both run in `units` equal parts
-// (chunks times layers), and a part is sent once it is computed, so that the transfer ends one part
-// after the slower of the two.
+// The part of a KV transfer that the prefill which produces the KV does not hide. Both run in
+// `units` equal parts (chunks times layers), and a part is sent once it is computed, so that the
+// transfer ends one part after the slower of the two.
 ModelTime ExposedTransfer(ModelTime transfer, ModelTime prefill, int32_t units);
 
 }  // namespace tandem

@@ -10,16 +10,17 @@
 
 namespace tandem {
 
-// y = sum of x[i] * coefficient[i] with no coefficient below 0, learned from observations one by
-// one: least squares of the relative error, recent observations counting most. What was long unseen
-// keeps the coefficient it had. An observation far off the others' spread counts little.
+// Fits y = sum of x[i] * coefficient[i] with no coefficient below 0 to observations that arrive one
+// by one: least squares of the relative error, recent observations counting most. A term that no
+// recent observation has keeps its coefficient. An observation whose error is far above the usual
+// error counts little.
 template <size_t kTerms>
 class NonNegativeFit {
  public:
   using Vector = std::array<double, kTerms>;
 
-  // `forgetting` in (0, 1]: by how much the weight of the past shrinks with each observation. x is
-  // best scaled so that coefficients are of one order of magnitude.
+  // `forgetting` in (0, 1]: the factor by which the weight of all past observations shrinks with
+  // each new one. x is best scaled so that coefficients are of one order of magnitude.
   explicit NonNegativeFit(double forgetting) : forgetting_(forgetting) {}
 
   void Observe(const Vector& x, double y) {
@@ -37,7 +38,7 @@ class NonNegativeFit {
     return sum;
   }
 
-  // All observations so far are taken to have been `by` times as large.
+  // Rescales all observations so far as if each y had been `by` times as large.
   void Scale(double by) {
     equations_.Scale(by);
     for (double& coefficient : coefficients_) coefficient *= by;
@@ -47,9 +48,9 @@ class NonNegativeFit {
   int64_t seen() const { return seen_; }
 
  private:
-  // Huber's weight: 1 within kSpreads times the usual error, beyond that falling with the error. An
-  // error counts towards the usual one only as far as that, so that an outlier hardly widens it and
-  // a lasting change does within some observations.
+  // Huber's weight: 1 for an error within kSpreads times the usual error, beyond that falling with
+  // the error. An error enters the usual error only up to that limit, so that an outlier hardly
+  // raises it and a lasting change does within some observations.
   double Weight(double predicted, double y) {
     const double error = std::abs(y - predicted) / std::max(predicted, y);
     const double limit = kSpreads * std::max(spread_, kLeastSpread);

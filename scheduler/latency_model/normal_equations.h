@@ -29,13 +29,13 @@ class NormalEquations {
     }
   }
 
-  // Every y so far is taken to have been `by` times as large, its weight being what it was.
+  // Rescales all observations so far as if each y had been `by` times as large at the same weight.
   void Scale(double by) {
     for (double& sum : target_) sum *= by;
   }
 
-  // Drops the most negative term until none is negative. What the observations do not decide stays
-  // as in `before`.
+  // The coefficients of the least squares fit, none below 0: drops the most negative term until
+  // none is negative. What the observations do not determine stays as in `before`.
   Vector Solve(const Vector& before) const {
     std::array<bool, kTerms> used;
     used.fill(true);
@@ -51,9 +51,9 @@ class NormalEquations {
  private:
   using Matrix = std::array<Vector, kTerms>;
 
-  // Gaussian elimination on the normal equations of the used terms; a slight pull towards the
-  // coefficients before decides what the observations do not. Symmetric and positive definite by
-  // that: needs no pivoting.
+  // Solves the normal equations of the used terms by Gaussian elimination; a slight pull towards
+  // `before` determines what the observations do not. That makes the matrix symmetric and positive
+  // definite, so that no pivoting is needed.
   Vector SolveWith(const std::array<bool, kTerms>& used, const Vector& before) const {
     Matrix a = moments_;
     Vector b = target_;

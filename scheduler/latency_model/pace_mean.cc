@@ -20,7 +20,8 @@ void PaceMean::Add(double ms, double predicted_ms) {
 
 double PaceMean::factor() const { return predicted_ms_ > 0 ? ms_ / predicted_ms_ : 1; }
 
-// The standard error of a mean whose terms have these weights.
+// The standard error of a weighted mean with the weights of the recorded steps, relative to the
+// factor.
 double PaceMean::error() const {
   if (steps_ < 2) return 1;
   return std::sqrt(squares_ / weight_ * squared_weight_) / weight_;

@@ -4,37 +4,39 @@
 
 namespace tandem {
 
-// By which factor steps take longer than a model says, on average over their time: what a sum of many
-// steps is off by. Later steps weigh more, the latest kMemory of them about as much as all before. A
-// step counts as at most kMostOfUsual times what is usual, so that one that stalled says little.
+// The factor by which steps take longer than a model predicts, on average over their time, so that
+// it is the error of a sum of many steps. Later steps weigh more, the latest kMemory of them about
+// as much as all before. A step counts as at most kMostOfUsual times its usual time, so that one
+// that stalled has little influence.
 class PaceMean {
  public:
-  // A step that took `ms`, and `predicted_ms` by the model; above 0, both.
+  // Records a step that took `ms`, for which the model predicts `predicted_ms`; both are above 0.
   void Add(double ms, double predicted_ms);
 
-  // The factor is 1 before the first step.
+  // Measured time / predicted time; 1 before the first step.
   double factor() const;
-  // The standard error of the factor, as a share of it.
+  // The standard error of the factor, relative to the factor.
   double error() const;
   size_t steps() const { return steps_; }
 
-  // All steps so far are taken to have needed `by` times as long.
+  // Rescales all recorded steps as if each had taken `by` times as long.
   void Slow(double by) { ms_ *= by; }
-  // The model says now that steps take `by` times as long as it said.
+  // Adapts to a new model, which predicts `by` times as long for the recorded steps as the one
+  // before.
   void Rescale(double by) { predicted_ms_ *= by; }
 
  private:
   static constexpr double kMemory = 256;
   static constexpr double kMostOfUsual = 3;
-  // Before so many steps nothing is known to be usual.
+  // The number of steps before the usual time of a step is known.
   static constexpr size_t kFew = 8;
 
   size_t steps_ = 0;
-  // Sums in which a step counts less the older it is.
+  // Sums over the recorded steps, in which a step counts less the older it is.
   double weight_ = 0;
   double ms_ = 0;
   double predicted_ms_ = 0;
-  double squares_ = 0;  // of each step's relative deviation from the factor of its time
+  double squares_ = 0;  // sum of the squared relative deviations of the steps from the factor
   double squared_weight_ = 0;
 };
 

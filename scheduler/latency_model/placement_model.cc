@@ -8,8 +8,8 @@
 namespace tandem {
 namespace {
 
-// The prompt without its cached prefix. At least one token is computed, because the first output
-// token is sampled from it.
+// The part of the prompt that is not in the prefix cache. At least one token is computed, because
+// the first output token is sampled from it.
 WaitingGroup PromptOf(const RequestShape& request, int32_t cached_tokens) {
   const int32_t prompt = std::max(request.prompt_tokens, 1);
   const int32_t cached = std::clamp(cached_tokens, 0, prompt - 1);
@@ -20,13 +20,14 @@ WaitingGroup PromptOf(const RequestShape& request, int32_t cached_tokens) {
           .sequences = std::max(request.sequences, 1)};
 }
 
-// The worker computes prompts without a pause, of which no more than this share is to come.
+// The largest share of a worker's time that later prompts are assumed to take: without this bound,
+// the time until the worker is idle would be infinite.
 constexpr double kMostPromptShare = 0.9;
-// How far ahead arrivals are taken to be as they are now.
+// How far into the future arrivals are assumed to continue at the present rate.
 constexpr double kForesightMs = 10'000;
 
-// The subject of `roll`, whose prompt is computed, delays all prompts that come until the worker has
-// none left.
+// How much the prompt of the subject of `roll` delays the prompts that arrive until the worker is
+// idle, summed over them. Called after the subject's prompt was computed.
 ModelTime LaterPrompts(const WorkerState& worker, const QueueRoll& roll) {
   const ArrivalRates& arrivals = worker.arrivals;
   const PrefillCost& alpha = worker.steps->coefficients().alpha;
@@ -37,18 +38,20 @@ ModelTime LaterPrompts(const WorkerState& worker, const QueueRoll& roll) {
   return ModelTime(roll.added_prefill_ms() * arrivals.sequences_per_second * 1e-3 * busy_ms);
 }
 
-// The same until the backlog is gone.
+// How much the prompt of the subject of `roll` delays the prompts that arrive at the usual rate
+// until the worker's backlog is gone, summed over them.
 ModelTime BacklogPrompts(const WorkerState& worker, const QueueRoll& roll) {
   const double delayed =
       ArrivalsWithin(worker.usual, ModelTime(roll.now_ms()), UtilizationOf(worker));
   return ModelTime(roll.added_prefill_ms() * delayed);
 }
 
-// Requests whose KV comes after this one's. `alone`: what of the transfer the prefill does not hide on a
-// link that carries nothing else; `ahead`: for how long the link is busy before.
+// How much the transfer of this request's KV delays later transfers, summed over the requests that
+// have them. `alone`: the part of the transfer that the prefill does not hide on a link that
+// carries nothing else; `ahead`: for how long the link is busy with earlier KV.
 ModelTime BacklogTransfers(const RequestShape& request, const ArrivalRates& arrivals,
                            ModelTime alone, ModelTime ahead) {
-  // Others have as much KV per token to move as this one.
+  // Other requests are assumed to have as much KV per token to move as this one.
   const double share = arrivals.prompt_tokens / std::max(1, request.prompt_tokens);
   const double utilization = arrivals.sequences_per_second * 1e-3 * alone.count() * share;
   return alone * ArrivalsWithin(arrivals, ahead, utilization);
@@ -118,7 +121,8 @@ std::optional<DecodeForecast> ForecastDecode(const WorkerState& worker, const Re
   parked.new_tokens = 0;
   if (!roll.Serve(parked)) return std::nullopt;
   DecodeForecast forecast;
-  // What stays of an evicted prompt is sent whole: it is not what a prefix cache holds.
+  // The KV that stays of an evicted prompt is sent whole, because the prefix cache of the decode
+  // worker does not hold it.
   const int32_t cached = request.evicted_tokens > 0 ? 0 : cached_tokens;
   forecast.cached_tokens = std::clamp(cached, 0, request.prompt_tokens);
   forecast.admission = ModelTime(roll.now_ms());
@@ -143,7 +147,7 @@ PlacementPrediction JoinDisaggregated(const RequestShape& request, const KvTrans
   PlacementPrediction prediction;
   PredictedStages& stages = prediction.stages;
   stages.admission = decode.admission;
-  // The prefill worker's queue drains while the request waits for the decode worker.
+  // While the request waits for the decode worker, the queue of the prefill worker gets shorter.
   stages.queue = std::max(ModelTime::zero(), prefill.queue - decode.admission);
   stages.prefill = prefill.prefill;
   stages.messages = prefill.messages;

@@ -11,10 +11,10 @@ namespace tandem {
 namespace {
 
 constexpr double kForever = std::numeric_limits<double>::infinity();
-// Sums of fractions of tokens miss whole numbers by less than this.
+// The tolerance for rounding errors: sums of fractions of tokens differ from whole numbers by less.
 constexpr double kRounding = 1e-6;
-// A group of prompts is computed in at least so many segments, because each prompt that is done
-// decodes beside the next.
+// A group of prompts is computed in at least so many segments, because each prompt that is complete
+// decodes beside the next ones.
 constexpr double kSegmentsOfAGroup = 8;
 
 DecodeGroup AsDecodes(const WaitingGroup& group, int32_t count) {
@@ -47,14 +47,15 @@ QueueRoll::QueueRoll(const WorkerState& worker)
   if (worker.elapsed_ms) {
     CatchUp(*worker.elapsed_ms);
   } else {
-    // A request arrives in the middle of a step, on average, and a worker handles it after the step.
+    // A request arrives in the middle of a step, on average, and a worker handles it after that
+    // step.
     const Chunks chunks = NextChunks();
     now_ms_ = StepMs(chunks.tokens, chunks.pairs, 1) / 2;
   }
 }
 
-// Runs the steps since the state was known, and the one in progress to its end. A step that samples
-// tokens would have been noticed at its end: it is the one in progress, however late it is.
+// Runs the steps since the reported state, and the step in progress to its end. A step that samples
+// tokens would have been reported at its end: so it is the one in progress, however late it is.
 void QueueRoll::CatchUp(double elapsed_ms) {
   now_ms_ = -std::max(0.0, elapsed_ms);
   while (now_ms_ < 0 && !(decoding_.empty() && next_prompt_ == prompts_.size())) {
@@ -74,7 +75,7 @@ void QueueRoll::CatchUp(double elapsed_ms) {
   now_ms_ = std::max(now_ms_, 0.0);
 }
 
-// The steps from now on that sample no token, because they compute only a part of a prompt.
+// The number of coming steps that sample no token, because they compute only a part of a prompt.
 double QueueRoll::StepsWithoutNews(double budget) const {
   if (!decoding_.empty() || next_prompt_ == prompts_.size()) return 0;
   const Prompts& first = prompts_[next_prompt_];
@@ -98,14 +99,15 @@ bool QueueRoll::Serve(const WaitingGroup& subject) {
     } else if (is_next) {
       return false;
     } else {
-      ++next_waiting_;  // nothing is left that could make room for it
+      ++next_waiting_;  // no running sequence could still make room for it
     }
     Admit();
   }
   return true;
 }
 
-// Ends a queue that is too long to be rolled: its tokens take full steps, and the subject is next.
+// Skips a queue that is too long to be simulated: its tokens take full steps, and the subject is
+// next.
 void QueueRoll::SkipQueue() {
   double tokens = 0;
   while (next_waiting_ < waiting_.size() && !IsSubject(next_waiting_)) {
@@ -199,7 +201,8 @@ double QueueRoll::NumDecoding() const {
   return count;
 }
 
-// A step that is full of decodes still computes a token of a prompt now and then.
+// The tokens of a step that are left for prefill chunks; at least 1, because a step that is full of
+// decodes still computes a token of a prompt now and then.
 double QueueRoll::Budget() const { return std::max(1.0, worker_.max_step_tokens - NumDecoding()); }
 
 double QueueRoll::StepsUntilAnEnd() const {
@@ -214,7 +217,7 @@ double QueueRoll::SegmentSteps(double wanted, double most) {
   return std::min(wanted, most);
 }
 
-// The steps that the first prompts fill alone, or 1 when they do not fill one.
+// The number of steps that the first group of prompts fills alone, or 1 when it does not fill one.
 double QueueRoll::PromptSteps(double budget) const {
   const Prompts& first = prompts_[next_prompt_];
   return std::max(1.0, std::floor(first.tokens_left / budget + kRounding));
@@ -234,7 +237,7 @@ QueueRoll::Chunks QueueRoll::NextChunks() const {
   return chunks;
 }
 
-// The average over `steps` steps, in each of which every context grows by a token.
+// The mean time of a step over `steps` steps, in each of which every context grows by a token.
 double QueueRoll::StepMs(double tokens, double pairs, double steps) const {
   const double sequences = NumDecoding();
   double context = sequences * (steps - 1) / 2;
@@ -245,7 +248,8 @@ double QueueRoll::StepMs(double tokens, double pairs, double steps) const {
 void QueueRoll::RunSegment(double most) {
   const Chunks chunks = NextChunks();
   double wanted = StepsUntilAnEnd();
-  // A sequence that is admitted a step later holds a token less when the others end.
+  // A sequence that is admitted one step later holds one token less when the others end, so after
+  // that many steps it may fit.
   if (excess_tokens_ > 0) wanted = std::min(wanted, std::max(1.0, std::ceil(excess_tokens_)));
   if (chunks.tokens > 0) {
     const double alike = PromptSteps(Budget());

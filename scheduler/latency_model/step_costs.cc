@@ -11,34 +11,36 @@
 namespace tandem {
 namespace {
 
-// The first steps find caches, pages and threads cold.
+// The first steps of a process find caches, pages and threads cold, and do not count.
 constexpr uint64_t kColdSteps = 8;
-constexpr size_t kWindow = 32;      // steps of one kind that are compared with the model
-constexpr size_t kLeastSteps = 16;  // of them before it is changed
-constexpr int32_t kCheckEvery = 4;  // steps of one kind
-// The mean differs from the model when it is off by more than this, and by more than so many
-// standard errors of it.
+constexpr size_t kWindow = 32;      // number of steps of one kind that are compared with the model
+constexpr size_t kLeastSteps = 16;  // steps of a window before it may change the model
+constexpr int32_t kCheckEvery = 4;  // number of steps of one kind between two checks
+// The thresholds for a change of the mean ratio of measured to predicted time: it must be off by
+// more than kLeastChange, and by more than kStandardErrors of its standard errors.
 constexpr double kLeastChange = 0.02;
 constexpr double kStandardErrors = 2.0;
-// The median of a window differs when it is off by more than this, and by more than so many standard
-// errors of a median, and the mean of the window by more than a part of it.
+// The thresholds for a jump of a window: its median must be off by more than kLeastJump, and by
+// more than kJumpErrors of its standard errors, and its mean by more than kLeastMeanJump.
 constexpr double kLeastJump = 0.25;
 constexpr double kJumpErrors = 4.0;
 constexpr double kLeastMeanJump = 0.1;
-// A kind of steps that ran within this time of steps belongs to the present load: it will run again
-// soon and show itself whether it has changed. One that did not may take long to come, and what
-// changes the steps of one kind by so much mostly is the machine, which the other one shares.
+// A kind of steps that ran within this much step time is part of the present load: it will run
+// again soon and show by itself whether it has changed. A kind that did not may not run for long;
+// it is assumed to have jumped alike, because the cause mostly is the machine, which both kinds
+// share.
 constexpr Duration kLately = std::chrono::seconds(2);
-// So many of its latest steps are kept then: few, so that those to come soon outweigh them.
+// The number of steps that are kept of a kind which is assumed to have jumped: few, so that new
+// steps soon outweigh them.
 constexpr size_t kAssumed = 8;
-// A revision costs every router a new model, so they are no more frequent than this.
+// The least step time between two revisions of a model: each one costs every router a new model.
 constexpr Duration kLeastTimeBetweenRevisions = std::chrono::milliseconds(200);
 
-// Steps of each kind before a model is learned from them.
+// The number of steps of each kind before a model is learned from them.
 constexpr uint64_t kLeastLearned = 24;
 
-constexpr double kLatest = 1.0 / 64;  // weight of a step in the running error and drift
-constexpr double kMostRatio = 4.0;    // beyond it, a step counts like this
+constexpr double kLatest = 1.0 / 64;  // weight of a new step in the running error and drift
+constexpr double kMostRatio = 4.0;    // ratios are cut to [1 / kMostRatio, kMostRatio]
 
 double Median(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
@@ -96,7 +98,8 @@ void StepCosts::Observe(const StepFeatures& features, Duration took) {
   Refine(kind);
 }
 
-// Steps that were held up for long would else make the mean useless for a long time.
+// Adds the ratio of measured to predicted time of one step to error and drift. A step that was held
+// up for long is cut to kMostRatio; otherwise it would make the means useless for a long time.
 void StepCosts::Count(double ratio) {
   ratio = std::clamp(ratio, 1 / kMostRatio, kMostRatio);
   state_.error += kLatest * (RelativeError(ratio) - state_.error);
@@ -149,14 +152,14 @@ void StepCosts::Refine(Kind kind) {
   if (better) Adopt(*std::move(better), state_.source);
 }
 
-// Nothing when the model is right about the latest steps of this kind.
+// The model scaled to the latest steps of this kind; nothing when it is right about them.
 std::optional<StepModel> StepCosts::Rescaled(Kind kind) {
   Window& window = windows_[kind];
   const std::optional<double> jump = JumpOf(window);
   const std::optional<double> change = jump ? jump : ChangeOf(window);
   if (!change) return std::nullopt;
   Window& other = windows_[1 - kind];
-  // Before any step of the other kind, all that is known of the machine is what these show.
+  // Before any step of the other kind, the steps of this kind are all that is known of the machine.
   const bool alike = (jump || other.steps.empty()) && HasNotRunLately(other);
   const bool both = alike || (kind == kPrefill && !IsOfPrefills(window));
   absl::StatusOr<StepModel> scaled = StepModel::Create(
@@ -166,7 +169,8 @@ std::optional<StepModel> StepCosts::Rescaled(Kind kind) {
   if (jump) {
     window.ForgetPace();
     if (decode_shape_ && (kind == kDecode || both)) decode_shape_->Slow(*change);
-    // The decodes in steps with prefills have changed, too. That of the prefills is assumed only.
+    // The decodes in steps with prefills have changed, too. For the prefills themselves that is
+    // only an assumption.
     if (alike || kind == kDecode) other.Follow(*state_.model, *scaled);
     if (alike) other.KeepLatest(kAssumed);
   }
@@ -183,8 +187,8 @@ std::optional<StepModel> StepCosts::Reshaped(const StepModel& model) {
   return *std::move(reshaped);
 }
 
-// By which factor these steps take longer than the model says, on average; nothing when chance
-// explains it.
+// The factor by which the steps of a window take longer than the model predicts, on average;
+// nothing when chance explains it.
 std::optional<double> StepCosts::ChangeOf(const Window& window) {
   if (window.pace.steps() < kLeastSteps) return std::nullopt;
   const double change = std::log(window.pace.factor());
@@ -195,24 +199,27 @@ std::optional<double> StepCosts::ChangeOf(const Window& window) {
   return std::exp(change);
 }
 
-// The same of a change that came at once, of which the steps of the window show more than the mean.
+// The factor by which steps suddenly take longer than the model predicts, from the median of a
+// window, which shows a jump earlier than the mean; nothing without a jump.
 std::optional<double> StepCosts::JumpOf(const Window& window) {
   if (window.steps.size() < kLeastSteps) return std::nullopt;
   const auto changed = std::ranges::count_if(window.steps, [](const Seen& seen) {
     return std::max(seen.ratio, 1 / seen.ratio) > 1 + kLeastJump;
   });
-  // Nearly always: the median cannot have changed then.
+  // This returns nearly always: while most steps have not changed, the median cannot have changed.
   if (2 * static_cast<size_t>(changed) < window.steps.size()) return std::nullopt;
   std::vector<double> logs;
   for (const Seen& seen : window.steps) logs.push_back(std::log(seen.ratio));
   const double change = Median(logs);
   for (double& one : logs) one = std::abs(one - change);
-  // As for a normal distribution: its deviation is 1.48 median deviations, and the standard error of its
-  // median is 1.25 deviations over the root of their number.
+  // The standard error of the median for a normal distribution: its standard deviation is 1.48
+  // median absolute deviations, and the standard error of its median is 1.25 standard deviations
+  // over the root of the count.
   const double error = 1.48 * 1.25 * Median(logs) / std::sqrt(static_cast<double>(logs.size()));
   const double least = std::log1p(kLeastJump);
   if (std::abs(change) <= std::max(least, kJumpErrors * error)) return std::nullopt;
-  // A few slow steps among many fast ones have a mean far from the median, and nothing has changed.
+  // A window of many fast steps and a few slow ones has a mean far from its median, although
+  // nothing has changed.
   const double mean = std::log(window.MeanRatio(kMostRatio * std::exp(change)));
   if (std::copysign(1.0, change) * mean <= std::log1p(kLeastMeanJump)) return std::nullopt;
   return std::exp(change);
@@ -250,7 +257,8 @@ double StepCosts::Window::MeanRatio(double most) const {
   return sum / static_cast<double>(steps.size());
 }
 
-// Whether prefills took most of the time in most of these steps, so that their cost can be read from it.
+// Whether prefills took more than half of the time in most steps of the window, so that these show
+// the cost of prefills.
 bool StepCosts::IsOfPrefills(const Window& window) const {
   size_t of_prefills = 0;
   for (const Seen& seen : window.steps) {
@@ -273,7 +281,8 @@ double StepCosts::ErrorOf(const StepModel& model) const {
   return steps > 0 ? sum / static_cast<double>(steps) : 0.0;
 }
 
-// Error and drift go on from what the new model would have predicted.
+// Replaces the model. Error and drift start from what the new model predicts for the steps in the
+// windows.
 void StepCosts::Adopt(StepModel model, CostSource source) {
   state_.model = std::make_shared<const StepModel>(std::move(model));
   state_.source = source;
@@ -289,7 +298,8 @@ void StepCosts::Adopt(StepModel model, CostSource source) {
       after_ms += seen.predicted_ms();
       ratios.push_back(seen.ratio);
     }
-    // What the former model said of older steps is not kept.
+    // The predictions of the former model for older steps are not kept, so they are rescaled
+    // together.
     if (before_ms > 0) window.pace.Rescale(after_ms / before_ms);
   }
   state_.drift = ratios.empty() ? 0 : Median(ratios);

@@ -18,18 +18,19 @@
 
 namespace tandem {
 
-// The step model of a worker, kept true to the steps that it runs. A model that was given is scaled
-// when the machine gets slower or faster: prefills and decodes by a factor each. What decodes of
-// different batches take compared with each other is fitted to the steps that ran. Without one, a
-// model is learned from the steps. The mean time of the latest steps decides, because an output
-// takes the sum of many of them: steps that are held up by other work of the machine count, each as
-// at most a few times what is usual, so that a single stall changes little. A large change is found
-// by the median of fewer steps, and the mean starts anew there. The kind that has not run for a
-// while is then taken to have changed alike, until it runs again and shows what it takes.
+// The step model of a worker, adapted to the steps that it runs. A model that was given is scaled
+// when the machine gets slower or faster: prefills and decodes by a factor each. The cost of
+// decodes of different batches relative to each other is fitted to the steps that ran. Without a
+// given model, one is learned from the steps. The mean time of the latest steps decides, because an
+// output takes the sum of many steps: steps that are held up by other work of the machine count,
+// each as at most a few times the usual time, so that a single stall changes little. A large change
+// is detected by the median of fewer steps, and the mean starts anew there. A kind of steps that
+// has not run for a while is then taken to have changed alike, until it runs again and shows its
+// time.
 // Pure: time comes in as durations. Thread: one at a time.
 class StepCosts {
  public:
-  // The kinds of steps that the worker runs: a model that it learns must know these.
+  // The kinds of steps that the worker runs: a learned model needs steps of each of them.
   struct Kinds {
     bool prefills = true;
     bool decodes = true;
@@ -37,12 +38,12 @@ class StepCosts {
 
   explicit StepCosts(Kinds kinds) : kinds_(kinds) {}
 
-  // Predictions come from these coefficients from now on; `error` is their mean relative error as
-  // far as it is known. INVALID_ARGUMENT as StepModel::Create; then nothing changes.
+  // Predictions are made with these coefficients from now on; `error` is their mean relative error
+  // as far as it is known. Errors as those of StepModel::Create; then nothing changes.
   absl::Status SetModel(StepCoefficients coefficients, CostSource source, double error);
 
-  // A step that served requests took so long. The first ones, which pay for what later ones find
-  // prepared, do not count.
+  // Records a step that served requests and its time. The first steps, which fill caches and pages
+  // for later ones, do not count.
   void Observe(const StepFeatures& features, Duration took);
 
   const CostState& state() const { return state_; }
@@ -51,25 +52,26 @@ class StepCosts {
   enum Kind : uint8_t { kPrefill, kDecode };
   struct Seen {
     TimedStep step;
-    double ratio = 1;  // of its time to what the model says; without a model it means nothing
+    double ratio = 1;  // measured / predicted time of the step; meaningless without a model
 
     double predicted_ms() const { return step.ms / ratio; }
   };
   // The latest steps of one kind, in order.
   struct Window {
     std::deque<Seen> steps;
-    int32_t since_check = 0;  // steps
-    PaceMean pace;            // of more steps than those
-    Duration latest{};        // the time of all steps when the latest of these ended
+    int32_t since_check = 0;  // number of steps since the window was last compared with the model
+    PaceMean pace;            // mean over more steps than the window holds
+    Duration latest{};        // total time of all steps when the latest step of this kind ended
 
-    // These steps are taken to need as much longer than they did as `after` says of them, compared
-    // with `before`. So they differ from `after` as they did from `before`.
+    // Rescales the steps by after / before, the change of what the model predicts for them, so that
+    // they deviate from `after` as they did from `before`.
     void Follow(const StepModel& before, const StepModel& after);
-    // At most so many steps; the mean is that of their later half.
+    // Keeps at most `most` steps; the mean is then that of their later half.
     void KeepLatest(size_t most);
-    // The mean is that of the later half of the steps from now on.
+    // Computes the mean anew, from the later half of the steps in the window.
     void ForgetPace();
-    // The mean ratio of the steps, each of which counts as at most `most`.
+    // The mean ratio of measured to predicted time over the steps, each of which counts as at most
+    // `most`.
     double MeanRatio(double most) const;
   };
 
@@ -90,14 +92,14 @@ class StepCosts {
   const Kinds kinds_;
   StepLearner learner_;  // observes every step as long as no model was given
   CostState state_;
-  std::array<Window, 2> windows_;  // [Kind]
-  // The shape of a model that was given; the learner finds that of its own.
+  std::array<Window, 2> windows_;  // indexed by Kind
+  // Fits the decode costs of a model that was given; a learned model is fitted by learner_ instead.
   std::optional<DecodeShape> decode_shape_;
   uint64_t seen_ = 0;
-  std::array<uint64_t, 2> seen_of_{};  // [Kind]
+  std::array<uint64_t, 2> seen_of_{};  // indexed by Kind
   uint64_t learned_at_ = 0;            // value of seen_ when the learner was last asked
-  Duration ran_{};                     // the time of all steps
-  Duration since_revision_{};          // of those since the model was changed
+  Duration ran_{};                     // total time of all observed steps
+  Duration since_revision_{};          // time of the steps since the model was last changed
 };
 
 }  // namespace tandem

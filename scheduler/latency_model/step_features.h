@@ -11,10 +11,10 @@ using ModelTime = std::chrono::duration<double, std::milli>;
 
 // What one step computed, in the terms of the cost model (docs/cost_model.md).
 struct StepFeatures {
-  int32_t prefill_tokens = 0;    // N: new tokens of prefill chunks
-  int64_t prefill_pairs = 0;     // A: their causal (query, key) pairs, the cached context included
-  int32_t decode_sequences = 0;  // B
-  int64_t decode_context = 0;    // C: tokens of context that the decodes read
+  int32_t prefill_tokens = 0;  // N: tokens of prefill chunks that are computed
+  int64_t prefill_pairs = 0;  // A: causal (query, key) pairs of these tokens, also with cached keys
+  int32_t decode_sequences = 0;  // B: number of sequences that decode
+  int64_t decode_context = 0;    // C: tokens of context that all decodes read together
 };
 
 // The causal (query, key) pairs of tokens [begin, end) of one sequence: token i attends to i + 1

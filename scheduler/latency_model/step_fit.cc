@@ -14,7 +14,7 @@ namespace tandem {
 namespace {
 
 constexpr int kBootstraps = 300;
-constexpr size_t kLeastSamples = 6;  // of prefills, and of decodes
+constexpr size_t kLeastSamples = 6;  // least number of samples of prefills, and of decodes
 
 using Samples = std::vector<const StepSample*>;
 
@@ -62,7 +62,8 @@ std::vector<TimedStep> Medians(const Samples& samples) {
   return steps;
 }
 
-// As many samples, drawn with replacement, each with the median of repeats drawn likewise.
+// A bootstrap resample: as many samples as there are, drawn with replacement, each with the median
+// of repeats that are drawn with replacement as well.
 std::vector<TimedStep> Resample(const Samples& samples, std::mt19937_64& random) {
   const auto pick = [&random](size_t count) {
     return std::uniform_int_distribution<size_t>(0, count - 1)(random);
@@ -78,7 +79,7 @@ std::vector<TimedStep> Resample(const Samples& samples, std::mt19937_64& random)
   return steps;
 }
 
-// The curve without what its pairs cost.
+// The step curve from steps of one decode beside a growing chunk, less the cost of their pairs.
 std::vector<CurvePoint> CurveOf(const std::vector<TimedStep>& steps, double pair_ms) {
   std::vector<CurvePoint> curve;
   for (const TimedStep& step : steps) {
@@ -89,7 +90,7 @@ std::vector<CurvePoint> CurveOf(const std::vector<TimedStep>& steps, double pair
   return curve;
 }
 
-// What is gathered of one coefficient over the bootstraps.
+// The values of every coefficient over all bootstrap resamples.
 class Intervals {
  public:
   void Add(std::string_view name, double value) { draws_[std::string(name)].push_back(value); }
@@ -104,7 +105,7 @@ class Intervals {
     Add("beta.b1", c.beta.sequence_ms);
     Add("beta.b2", c.beta.context_token_ms);
   }
-  // Around the values that `fitted` holds, one each.
+  // The fitted coefficients with their 95% intervals. `fitted` holds one value of each coefficient.
   std::vector<FittedCoefficient> Around(const Intervals& fitted) const {
     std::vector<FittedCoefficient> all;
     for (const auto& [name, value] : fitted.draws_) {
@@ -191,7 +192,7 @@ std::vector<ComponentError> HeldOutErrors(const Samples& samples, const StepMode
   return all;
 }
 
-// What is decided once, before the bootstrap.
+// The parts of the model that are chosen once, before the bootstrap: the floor and the buckets.
 struct Shape {
   int32_t floor_below = 0;
   std::vector<int32_t> bucket_ends;

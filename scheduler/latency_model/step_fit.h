@@ -13,8 +13,8 @@ namespace tandem {
 
 // What a measured step is used for.
 enum class SampleUse : uint8_t {
-  kFit,      // of prefills alone or of decodes alone: alpha and beta
-  kGrid,     // of both: a cell of the gamma table
+  kFit,      // steps of prefills alone or of decodes alone: to fit alpha and beta
+  kGrid,     // steps of prefills and decodes: a cell of the gamma table
   kCurve,    // one decode beside a growing chunk: batch_thresh
   kHeldOut,  // takes no part in any fit, and says how well the model predicts
 };
@@ -27,28 +27,28 @@ struct StepSample {
 };
 
 double MedianMs(std::span<const double> ms);
-// Half the width that the middle 68% of the repeats span, relative to their median: a coefficient of
-// variation that a few delayed repeats do not change.
+// Half the width of the interval that holds the middle 68% of the repeats, relative to their
+// median: a coefficient of variation that a few delayed repeats do not change.
 double RelativeSpread(std::span<const double> ms);
 
 struct FittedCoefficient {
   std::string name;  // "alpha.a1"
   double value = 0;
-  double low = 0;  // of its 95% bootstrap interval
+  double low = 0;  // lower end of the 95% bootstrap interval
   double high = 0;
 };
 
-// How far the model is off for the samples of one kind that were held out, relative to what was
-// measured; and how far their own repeats are spread.
+// The relative error of the model for the held-out samples of one kind of steps, and the spread of
+// the repeats of those samples.
 struct ComponentError {
   std::string name;  // "prefill", "decode", "mixed"
   int32_t samples = 0;
   double mean = 0;
   double max = 0;
-  double spread = 0;  // the median of RelativeSpread
+  double spread = 0;  // the median of RelativeSpread over the samples
 };
 
-// Over the components; 0: none was held out.
+// The mean error over all components; 0: no sample was held out.
 double MeanError(std::span<const ComponentError> held_out);
 
 struct StepFit {
@@ -57,9 +57,9 @@ struct StepFit {
   std::vector<ComponentError> held_out;
 };
 
-// Fits all coefficients by least squares of the relative error, none below 0. A floor, buckets and a
-// knee are part of the model only where the samples are likelier with them (BIC). Samples for kGrid
-// must form a full grid of N, B and C / B; none is well. `seed` is that of the bootstrap.
+// Fits all coefficients by least squares of the relative error, none below 0. A floor, buckets and
+// a knee are part of the model only where they make the samples likelier (BIC). Samples for kGrid
+// must form a full grid of N, B and C / B; there may also be none. `seed` is that of the bootstrap.
 // INVALID_ARGUMENT when there are too few samples, or a time is not above 0.
 absl::StatusOr<StepFit> FitSteps(std::span<const StepSample> samples, uint64_t seed);
 

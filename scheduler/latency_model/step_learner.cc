@@ -8,10 +8,11 @@
 namespace tandem {
 namespace {
 
-// Prefills to be seen before their cost is known.
+// The number of steps with prefills to observe before their cost is known.
 constexpr int64_t kMinPrefillSteps = 8;
 
-// Blocks are counted in this unit for the reason of fit_units.h.
+// The unit in which a fit counts the blocks of a copy, so that its coefficients are of one order of
+// magnitude.
 constexpr double kBlocks = 1e1;
 
 NonNegativeFit<5>::Vector Terms(const StepFeatures& features) {

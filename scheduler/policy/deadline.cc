@@ -10,7 +10,8 @@ bool MoreUrgent(const SequenceState& a, const SequenceState& b) {
   return ArrivedBefore(a, b);
 }
 
-// Earliest deadline first. Among requests of similar length that is also least slack first.
+// Orders sequences by priority and then by the earliest deadline. Among requests of similar length
+// that is also the order of the least slack.
 class DeadlinePolicy final : public SchedulingPolicy {
  public:
   void Add(const SequenceState& sequence) override { queue_.Add(sequence); }

@@ -19,8 +19,8 @@ namespace tandem {
 namespace {
 
 constexpr int64_t kQuantum = 256;             // tokens that a round grants each tenant
-constexpr int64_t kMaxCredit = 4 * kQuantum;  // of a tenant that found no room for its turns
-constexpr int64_t kMaxDebt = 64 * kQuantum;   // so that old work is forgotten some day
+constexpr int64_t kMaxCredit = 4 * kQuantum;  // limit of unused credit, in tokens
+constexpr int64_t kMaxDebt = 64 * kQuantum;   // limit, so that old work is forgotten some day
 
 }  // namespace
 
@@ -42,7 +42,8 @@ bool FairLevel::Rewind() {
     tenant.queue.Rewind();
     idle &= tenant.queue.empty();
   }
-  // Debts count only relative to each other, so the tenants of an idle level owe nothing.
+  // Debts count only relative to each other, so an idle level is granted rounds until its richest
+  // tenant owes nothing.
   if (idle) Grant(RoundsUntilOne([](const TenantQueue& /*tenant*/) { return true; }, 0));
   cursor_ = tenants_.lower_bound(first_tenant_);
   return std::exchange(charged_, false) || !idle;
@@ -91,7 +92,8 @@ int64_t FairLevel::RoundsUntilOne(Predicate predicate, int64_t least) const {
   return (least - credit + kQuantum - 1) / kQuantum;
 }
 
-// Deletes the tenants that then have neither a sequence nor a debt.
+// Grants every tenant the credit of `rounds` rounds, and deletes the tenants that then have neither
+// a sequence nor a debt.
 void FairLevel::Grant(int64_t rounds) {
   if (rounds == 0) return;
   for (auto place = tenants_.begin(); place != tenants_.end();) {

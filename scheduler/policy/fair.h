@@ -38,14 +38,14 @@ class FairLevel {
   void Grant(int64_t rounds);
 
   Tenants tenants_;
-  uint64_t first_tenant_ = 0;                  // goes first in the next iteration
+  uint64_t first_tenant_ = 0;  // id of the tenant that goes first in the next iteration
   Tenants::iterator cursor_ = tenants_.end();  // the tenant whose turn it is in this iteration
-  bool offered_ = false;  // Next returned a sequence of that tenant, and it was not charged yet
-  bool charged_ = false;  // a sequence of this level computed since the last Rewind
+  bool offered_ = false;  // Next returned a sequence at cursor_, and it was not charged yet
+  bool charged_ = false;  // whether a sequence of this level was charged since the last Rewind
   int64_t rounds_ = 0;    // rounds of this iteration in which no tenant has used a turn yet
 };
 
-// Priority, then tenants by deficit round robin, then arrival.
+// Orders sequences by priority, then their tenants by deficit round robin, then by arrival.
 class FairPolicy final : public SchedulingPolicy {
  public:
   void Add(const SequenceState& sequence) override { LevelOf(sequence).Add(sequence); }
@@ -55,8 +55,8 @@ class FairPolicy final : public SchedulingPolicy {
   void Charge(const SequenceState& sequence, int32_t tokens) override;
   bool Outranks(const SequenceState& a, const SequenceState& b) const override;
 
-  // Every iteration visits each level, so a client that invents priorities must not leave levels
-  // behind.
+  // The number of priorities that are kept. Every iteration visits each level, so a client that
+  // invents priorities must not leave levels behind.
   size_t num_levels() const { return levels_.size(); }
 
  private:

@@ -8,7 +8,7 @@ namespace tandem {
 
 std::unique_ptr<SchedulingPolicy> NewSchedulingPolicy(SchedulingPolicyKind kind);
 
-// Each policy is defined in the file of this folder that has its name.
+// Each policy is defined in the source file of this folder that bears its name.
 std::unique_ptr<SchedulingPolicy> NewFairPolicy();
 std::unique_ptr<SchedulingPolicy> NewDeadlinePolicy();
 

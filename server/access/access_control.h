@@ -18,38 +18,39 @@
 
 namespace tandem {
 
-// The caller, by the key that came with the call.
+// The identity of a caller, which follows from the API key that came with the call.
 struct Caller {
   std::string key_id;
   std::string tenant;
-  bool is_admin = false;  // the key has the scope admin
+  bool is_admin = false;  // whether the key has the scope admin
 };
 
-// Decides by API keys what callers may do. The keys come from an access file (api_keys.h), of which
-// changes are taken while the process runs; a file that cannot be read or parsed changes nothing. A file
-// without keys lets everybody in, so that it may limit tenants alone; once the process has had keys, such a
-// file lets nobody in.
+// Decides by API keys what callers may do. The keys come from an access file (api_keys.h), whose
+// changes take effect while the process runs; a file that cannot be read or parsed changes nothing.
+// A file without keys lets everybody in, so that it may limit tenants alone; once the process has
+// had keys, such a file lets nobody in.
 // Thread-safe.
 class AccessControl {
  public:
-  // `on_tenants` gets the limits of tenants, at once and after each change, on the thread that calls.
+  // Receives the limits of tenants, at once and after each change of the file, on the thread that
+  // calls Open or ReloadIfChanged.
   using OnTenants = std::function<void(const TenantPolicy&)>;
-  // Errors are those of AccessFile::Load.
+  // Loads the access file at `path`. Errors are those of AccessFile::Load.
   static absl::StatusOr<std::unique_ptr<AccessControl>> Open(std::string path,
                                                              OnTenants on_tenants);
 
-  // `secret`: nothing where the call came without one. Nothing is known of the caller where no key is
-  // asked for. UNAUTHENTICATED where the secret is missing or unknown, PERMISSION_DENIED where its key
-  // lacks the scope; the message never repeats the secret.
+  // The caller whose API key is `secret`, which is nothing where the call came without one; no
+  // caller while no keys are in use. UNAUTHENTICATED where the secret is missing or unknown,
+  // PERMISSION_DENIED where its key lacks the scope `needed`; the message never repeats the secret.
   absl::StatusOr<std::optional<Caller>> Check(std::optional<std::string_view> secret, Scope needed);
 
-  // Takes the file again if it has changed. To be called every few seconds.
+  // Loads the file again if it has changed. To be called every few seconds.
   void ReloadIfChanged();
 
   v1::AccessUse Use() const;
 
  private:
-  // What tells one state of a file from another.
+  // Distinguishes one state of a file from another.
   struct FileStamp {
     int64_t inode = 0;
     int64_t bytes = -1;
@@ -69,11 +70,11 @@ class AccessControl {
 
   const std::string path_;
   const OnTenants on_tenants_;
-  std::array<std::atomic<uint64_t>, 3> refused_ = {};  // by Refusal
+  std::array<std::atomic<uint64_t>, 3> refused_ = {};  // indexed by Refusal
   std::atomic<bool> has_had_keys_ = false;
   std::atomic<uint64_t> reloads_ = 0;
   std::atomic<uint64_t> reloads_refused_ = 0;
-  FileStamp stamp_;  // of the file that was looked at last; of the thread that reloads
+  FileStamp stamp_;  // of the latest file that was looked at; used by the reloading thread only
   mutable absl::Mutex mutex_;
   std::shared_ptr<const AccessFile> file_ ABSL_GUARDED_BY(mutex_);
 };

@@ -116,7 +116,7 @@ absl::StatusOr<ApiKey> ReadKey(const Json& object, const std::string& what) {
   RETURN_IF_ERROR(Annotate(CheckName("tenant", key.tenant), what));
   const bool is_hash = key.sha256.size() == kHashDigits &&
                        key.sha256.find_first_not_of("0123456789abcdef") == std::string::npos;
-  // The value is not repeated: somebody may have written the secret itself there.
+  // The message does not repeat the value: the secret itself may have been written there.
   if (!is_hash) {
     return InvalidArgument("{}.sha256: must be 64 hexadecimal digits in lower case", what);
   }
@@ -190,8 +190,8 @@ std::string AccessFile::ToJson() const {
   return JsonText(json, 2) + "\n";
 }
 
-// The hash of a guess differs from those of the file in unforeseeable places, so that comparing hashes
-// tells an attacker nothing of a secret.
+// The hash of a guess differs from the hashes of the file at unforeseeable positions, so that the
+// time of the comparison reveals nothing about a secret.
 const ApiKey* AccessFile::Find(std::string_view secret) const {
   const auto found = by_hash_.find(HashOfSecret(secret));
   return found == by_hash_.end() ? nullptr : &keys_[found->second];

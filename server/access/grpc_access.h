@@ -11,8 +11,8 @@ class ServerContextBase;
 
 namespace tandem {
 
-// AccessControl::Check with the key of a gRPC call, which is in its metadata as "authorization: Bearer
-// KEY" or "x-api-key". Null `access`: everybody may do everything.
+// Calls AccessControl::Check with the API key of a gRPC call, which is in its metadata as
+// "authorization: Bearer KEY" or "x-api-key". Null `access`: everybody may do everything.
 absl::StatusOr<std::optional<Caller>> CheckCall(const grpc::ServerContextBase& context,
                                                 AccessControl* access, Scope needed);
 

@@ -10,9 +10,10 @@
 
 namespace tandem {
 
-// For HttpServerOptions::authorize: lets GET and HEAD of `open_paths` through and asks for a key for all
-// else, in the headers that clients of OpenAI's and of Anthropic's API send; /metrics, /status.json and
-// /explain need the scope admin. The tenant of the key becomes the request's. `access` outlives what is returned.
+// Makes HttpServerOptions::authorize of a router: GET and HEAD of `open_paths` need no API key,
+// everything else needs one, in the headers that clients of OpenAI's and of Anthropic's API send;
+// /metrics, /status.json and /explain need the scope admin. The tenant of the key becomes that of
+// the request. `access` must outlive the function that is returned.
 std::function<std::optional<HttpResponse>(HttpRequest&)> HttpAuthorizer(
     AccessControl& access, std::set<std::string> open_paths);
 

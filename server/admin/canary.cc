@@ -11,14 +11,15 @@ namespace tandem {
 namespace {
 
 constexpr Duration kTurn = std::chrono::seconds(1);
-constexpr Duration kFirstTurns = std::chrono::milliseconds(100);  // until every route was passed
-constexpr Duration kRetry = std::chrono::seconds(1);              // after one that failed
+constexpr Duration kFirstTurns = std::chrono::milliseconds(100);  // until all routes work
+constexpr Duration kRetry = std::chrono::seconds(1);              // after a failed request
 
 const char* NameOf(v1::Route route) {
   return route == v1::ROUTE_UNIFIED ? "unified" : "disaggregated";
 }
 
-// Two tokens, so that the second one comes from the decode worker.
+// A request of two tokens, so that on a disaggregated route the second one comes from the decode
+// worker.
 v1::GenerateRequest RequestOver(v1::Route route) {
   v1::GenerateRequest request;
   request.mutable_token_ids()->add_ids(0);

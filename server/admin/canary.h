@@ -20,38 +20,41 @@
 
 namespace tandem {
 
-// Sends a request of two tokens over each route that no client's request has passed of late, so that a router
-// knows whether requests still get through: a worker that is up and a link that is open may nevertheless
-// compute and carry nothing. Each goes through all that a client's request goes through, also through
-// admission; it is refused there only when the router has other work, which says nothing of the route.
+// Sends a request of two tokens over each route that no client's request has passed recently, so
+// that a router knows whether requests still get through: a worker that is up and a link that is
+// open may nevertheless compute and carry nothing. Such a canary request takes the path of a
+// client's request, admission included; admission refuses it only when the router has other work,
+// and such a refusal does not count against the route.
 // Check and Report are thread-safe.
 class Canary {
  public:
-  // Router::Submit.
+  // Has the signature and contract of Router::Submit.
   using Submit = std::function<absl::StatusOr<RequestId>(
       v1::GenerateRequest request, TimePoint deadline, ResponseStream& stream)>;
-  // All outlive this. The loop runs none of its tasks after this was destroyed, and the requests have ended.
+  // What a canary needs; everything must outlive it. Once it is destroyed the loop must run none of
+  // its tasks, and its requests must have ended.
   struct Parts {
     Submit submit;
     EventLoop& loop;
     const Cluster& cluster;
     const RouteProofs& proofs;
     const Clock& clock;
-    Duration interval;                             // without a proof, after which one is sent
-    Duration patience = std::chrono::seconds(10);  // until its deadline
+    Duration interval;                             // a route without proof for so long is tried
+    Duration patience = std::chrono::seconds(10);  // from sending a request to its deadline
   };
   explicit Canary(Parts parts);
 
-  // Begins to send. Call once.
+  // Begins to send requests. Called once.
   void Start();
 
-  // Whether at least one route that the cluster can serve was passed by the latest request that tried.
+  // Holds when, on at least one route that the cluster can serve, the latest request that tried it
+  // passed.
   HealthCheck Check() const;
-  // Adds an element for each route that was ever tried.
+  // Adds the proofs and the canary requests of each route that was ever tried.
   void Report(v1::GetStatusResponse& status) const;
 
  private:
-  // A request on its way over `route`.
+  // The response stream of a canary request over `route`.
   class Stream final : public ResponseStream {
    public:
     Stream(Canary& owner, v1::Route route) : owner_(owner), route_(route) {}
@@ -64,9 +67,9 @@ class Canary {
   };
   struct Trial {
     bool in_flight = false;
-    TimePoint next{};      // not before then
-    bool refused = false;  // the latest, by admission
-    absl::Status failure;  // of the latest that was admitted
+    TimePoint next{};      // the time before which no request is sent
+    bool refused = false;  // whether admission refused the latest request
+    absl::Status failure;  // status of the latest request that was admitted
     TimePoint failed_at{};
     uint64_t sent = 0;
     uint64_t failed = 0;
@@ -78,7 +81,7 @@ class Canary {
     return route == v1::ROUTE_UNIFIED ? unified_ : disaggregated_;
   }
   void OnEnd(v1::Route route, const absl::Status& status);
-  // Why the route is not known to work; empty where it is.
+  // Says why the route is not known to work; empty where it works.
   std::string ProblemOf(v1::Route route) const;
 
   Trial& Of(v1::Route route) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

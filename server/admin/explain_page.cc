@@ -60,7 +60,8 @@ HttpRoute ExplainRoute(ExplainCall explain) {
                 const std::string_view path = exchange->request().path;
                 std::optional<std::string> id = DecodePercent(path.substr(kExplainPath.size()));
                 v1::ExplainRequest request;
-                // What protobuf cannot carry is the id of no request.
+                // An id that is not UTF-8 cannot be sent in protobuf, and no request has such an
+                // id.
                 request.set_request_id(ReplaceInvalidUtf8(id.value_or("")));
                 explain(std::move(request),
                         [exchange](const absl::StatusOr<v1::ExplainResponse>& response) {

@@ -8,13 +8,13 @@
 
 namespace tandem {
 
-// Router::Explain.
+// Receives the answer of Router::Explain.
 using Explained = std::function<void(absl::StatusOr<v1::ExplainResponse>)>;
 using ExplainCall = std::function<void(v1::ExplainRequest, Explained)>;
 
-// GET /explain/{request_id} answers why that request went where it went: JSON as `tandem explain
-// --json` prints it, or, where the client accepts text/plain, the text of `tandem explain`,
-// ?columns=N wide. 404 without such a request.
+// The route GET /explain/{request_id}, which answers why that request was placed where it was: JSON
+// as `tandem explain --json` prints it, or, where the client accepts text/plain, the text of
+// `tandem explain` in ?columns=N columns. 404 when there is no such request.
 HttpRoute ExplainRoute(ExplainCall explain);
 
 }  // namespace tandem

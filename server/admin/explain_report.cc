@@ -40,7 +40,7 @@ std::string Features(const v1::PlacementCandidate& candidate) {
   return text;
 }
 
-// Null where no candidate was kept.
+// The candidate that the decision chose; null where no candidates were kept.
 const v1::PlacementCandidate* ChosenOf(const v1::RoutingDecision& decision) {
   if (decision.chosen() < 0 || decision.chosen() >= decision.candidates_size()) return nullptr;
   return &decision.candidates(decision.chosen());
@@ -114,7 +114,8 @@ const v1::PredictionResidual* FindResidual(const v1::RequestOutcome& outcome,
   return found == outcome.residuals().end() ? nullptr : &*found;
 }
 
-// The stage `term`, where the prediction was compared, else as the answer reported it.
+// The bar of the stage `term`: with its prediction, where one was compared with the outcome, else
+// with the reported time alone.
 StageBar BarOf(const v1::RequestOutcome& outcome, std::string_view term, double reported_ms) {
   const v1::PredictionResidual* residual = FindResidual(outcome, term);
   if (residual == nullptr) {
@@ -124,7 +125,7 @@ StageBar BarOf(const v1::RequestOutcome& outcome, std::string_view term, double 
       .name = term, .predicted_ms = residual->predicted_ms(), .actual_ms = residual->actual_ms()};
 }
 
-// What `whole_ms` has besides the stages.
+// The rest of `whole_ms` that no stage accounts for, as a bar of its own.
 StageBar RestOf(const std::vector<StageBar>& stages, double whole_ms) {
   for (const StageBar& stage : stages) whole_ms -= stage.actual_ms;
   return {.name = "other", .predicted_ms = std::nullopt, .actual_ms = std::max(0.0, whole_ms)};
@@ -148,7 +149,7 @@ std::string Picture(const v1::RequestOutcome& outcome, int columns) {
          DrawBars("after the first token", further, columns);
 }
 
-// What moved, and how the prefill worker expected it to.
+// How much KV moved, how it was encoded, and how long the transfer took and was expected to take.
 std::string KvText(const v1::KvBytes& kv) {
   if (kv.raw() == 0) return "";
   std::string text =

@@ -6,11 +6,12 @@
 
 namespace tandem {
 
-// Why one request went where it went, for a person: every decision with its candidates, then what
-// came true, as a table and as a picture `columns` wide.
+// Explains to a person why one request was placed where it was: every decision with its candidates,
+// then the measured outcome beside the predicted one, as a table and as a picture of `columns`
+// columns.
 std::string ExplanationText(const v1::RequestExplanation& request, int columns);
 
-// One line for each request.
+// Lists the requests of the response, one line for each.
 std::string ExplanationList(const v1::ExplainResponse& response);
 
 }  // namespace tandem

@@ -15,7 +15,7 @@ namespace tandem {
 namespace {
 
 constexpr std::string_view kTotal = "_total";
-// OpenMetrics allows the labels of an exemplar so many characters, their names included.
+// The most characters that OpenMetrics allows for the labels of an exemplar, their names included.
 constexpr size_t kMostExemplarCharacters = 128;
 constexpr std::string_view kExemplarLabel = "request_id";
 
@@ -25,7 +25,8 @@ std::string Number(double value) {
   return fmt::format("{}", value);
 }
 
-// Whole numbers get a fraction, as most writers of this format give them one.
+// Formats the bound of a histogram bucket. Whole numbers get a fraction, as most writers of this
+// format give them one.
 std::string Bound(double value) {
   std::string text = Number(value);
   if (text.find_first_not_of("0123456789") == std::string::npos) text += ".0";
@@ -59,7 +60,8 @@ MetricLabels With(MetricLabels labels, std::string name, std::string value) {
   return labels;
 }
 
-// Seconds of Unix time. Exemplars are kept on the clock that is never set, so both are read here.
+// Converts a time of the monotonic clock to seconds of Unix time. Exemplars are kept on the
+// monotonic clock, which is never set, so both clocks are read here.
 double UnixSeconds(TimePoint when) {
   using Seconds = std::chrono::duration<double>;
   const Seconds since = std::chrono::steady_clock::now() - when;
@@ -93,7 +95,8 @@ class Writer {
   }
 
  private:
-  // In OpenMetrics, the family of a counter is named without _total.
+  // Adds the HELP and TYPE lines of a family. In OpenMetrics, the family of a counter is named
+  // without _total.
   void AddHead(const MetricFamily& family) {
     constexpr const char* kKinds[] = {"gauge", "counter", "histogram"};
     std::string_view name = family.name;
@@ -124,8 +127,8 @@ class Writer {
   std::string page_;
 };
 
-// How much a client wants one media type, from 0 to 1; nothing where it names neither the type nor a
-// range that has it.
+// How much a client wants the media type of one part of its Accept header: its parameter q, from 0
+// to 1, or 1 where it has none.
 double Preference(absl::string_view part) {
   for (const absl::string_view parameter : absl::StrSplit(part, ';')) {
     const absl::string_view text = absl::StripAsciiWhitespace(parameter);

@@ -12,13 +12,13 @@ namespace {
 
 constexpr std::string_view kModelLabel = "model_name";
 
-// What workers hold at one moment, together.
+// The sums of what all workers hold at one moment.
 struct FleetUse {
   int64_t running = 0;
   int64_t waiting = 0;
   int64_t total_blocks = 0;
-  int64_t used_blocks = 0;                    // in sequences, reservations and copies
-  std::map<int32_t, int64_t> blocks_by_size;  // by tokens of a block
+  int64_t used_blocks = 0;                    // blocks in sequences, reservations and copies
+  std::map<int32_t, int64_t> blocks_by_size;  // number of blocks by the tokens of a block
 
   void Add(const v1::WorkerLoad& load) {
     running += load.running();

@@ -19,7 +19,7 @@ struct FieldMetric {
   std::string_view name;
   std::string_view help;
 };
-// All of them, in the order of the page.
+// All metrics of this kind, in the order of the metrics page.
 std::vector<FieldMetric> FieldMetrics();
 
 // The metrics of a router. Gauges are sums over the workers of `status`; counters and histograms are of the requests

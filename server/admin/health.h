@@ -11,11 +11,11 @@
 
 namespace tandem {
 
-// One thing that must hold for a process to be live or ready.
+// A condition that must hold for a process to be live or ready.
 struct HealthCheck {
-  std::string name;                            // "engine"
+  std::string name;                            // such as "engine"
   std::string problem = {};                    // for a person; empty while it holds
-  std::optional<Duration> age = std::nullopt;  // since what proves it last happened
+  std::optional<Duration> age = std::nullopt;  // time since the latest event that proves it
 };
 
 struct HealthReport {
@@ -24,18 +24,19 @@ struct HealthReport {
   bool ok() const;
 };
 
-// What a check of threads asks: that none of them hangs, or also that they were seen to move, which is not
-// known in the first moments of a process.
+// What a check of threads demands: that none of them hangs, or also that each was seen to move,
+// which is not known in the first moments of a process.
 enum class ThreadProof : uint8_t { kNoneHangs, kSeenToMove };
 
 // One check for each thread that the watchdog watches, and one for the watchdog itself.
 std::vector<HealthCheck> ThreadChecks(const Watchdog& watchdog, ThreadProof proof);
-// One check for everything that these threads must achieve.
+// One check for each result that the watched threads must keep producing, such as steps.
 std::vector<HealthCheck> WorkChecks(const Watchdog& watchdog);
 
-// 200 when all checks hold, else 503. The body is JSON and names each check:
-// {"ok":false,"checks":[{"name":"step","ok":false,"age_seconds":31.2,"problem":"..."}]}. A check without
-// an age has no age_seconds, one that holds has no problem.
+// The HTTP response for a report: 200 when all checks hold, else 503. The body is JSON and names
+// each check:
+// {"ok":false,"checks":[{"name":"step","ok":false,"age_seconds":31.2,"problem":"..."}]}.
+// A check without an age has no age_seconds, and a check that holds has no problem.
 HttpResponse HealthResponse(const HealthReport& report);
 
 }  // namespace tandem

@@ -39,7 +39,8 @@ constexpr HttpMetric kMetricsPortMetrics[] = {
      Of<&HttpUse::evicted>},
 };
 
-// Their samples have the label "status".
+// The name and the help text of the counter of refused requests to the HTTP port. Its samples have
+// the label "status".
 constexpr std::pair<std::string_view, std::string_view> kHttpRefusals = {
     "tandem_http_requests_refused_total",
     "Requests to the HTTP port that no handler saw, by the status of the answer; none: the client "

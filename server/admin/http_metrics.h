@@ -7,9 +7,9 @@
 
 namespace tandem {
 
-// What a router's HTTP port has done.
+// The metrics of a router's HTTP port.
 std::vector<MetricFamily> HttpMetrics(const HttpUse& use);
-// What the port of --metrics-port of a router or of a worker has done.
+// The metrics of the port that --metrics-port opens on a router or on a worker.
 std::vector<MetricFamily> MetricsPortMetrics(const HttpUse& use);
 
 }  // namespace tandem

@@ -14,7 +14,8 @@
 namespace tandem {
 namespace {
 
-// Only a file whose header is that of a dump, and fits its size, is read as a whole.
+// Reads a dump file. Only a file whose header is that of a dump and agrees with the file's size is
+// read as a whole.
 absl::StatusOr<KvDump> ReadDump(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return NotFound("no such file");

@@ -7,9 +7,9 @@
 
 namespace tandem {
 
-// What a file that a worker wrote with --kv-dump says of the KV in it, as a router says it of a request;
-// times and workers are not in it. NOT_FOUND when there is no such file, otherwise the errors of ParseKvDump:
-// the message begins with the path.
+// Reads a file that a worker wrote with --kv-dump, and describes its KV as a router describes that
+// of a request; times and workers are missing. NOT_FOUND when there is no such file, otherwise the
+// errors of ParseKvDump: the message begins with the path.
 absl::StatusOr<v1::RequestExplanation> ReadKvDumpFile(const std::string& path);
 
 }  // namespace tandem

@@ -15,7 +15,7 @@ constexpr char kKvRow[] = "{:>5} {:<4} {:>13} {:>13} {:>6} {:>8} {:>11}  {}\n";
 constexpr int kColumnsBeforeBar = 68;
 constexpr int kFewestBarCells = 10;
 
-// K, V, or both, of a layer or of all.
+// Bytes of K, of V, or of both, in one layer or summed over all layers.
 struct KvSum {
   uint64_t kv_bytes = 0;
   uint64_t wire_bytes = 0;
@@ -40,7 +40,8 @@ std::string RatioOf(uint64_t kv_bytes, uint64_t wire_bytes) {
   return fmt::format("{:.2f}", static_cast<double>(kv_bytes) / static_cast<double>(wire_bytes));
 }
 
-// What is on the wire is solid, and what the codec saved is light.
+// Draws a bar for the bytes of K or V of a layer: solid for the bytes on the wire, light for those
+// that the codec saved.
 class KvBars {
  public:
   KvBars(const v1::KvHandoff& handoff, int columns)
@@ -68,7 +69,7 @@ class KvBars {
   }
 
   const int cells_;
-  uint64_t most_bytes_ = 0;  // of any part
+  uint64_t most_bytes_ = 0;  // most bytes of the K or V of any layer
 };
 
 std::string PartRow(std::string_view layer, std::string_view name, const KvSum& part,

@@ -19,19 +19,19 @@ struct MetricSample {
   double value = 0;
 };
 
-// One histogram at one moment. The ids of its exemplars are ids of requests.
+// One histogram at one moment. The exemplars of its buckets are identified by request ids.
 struct HistogramSample {
   MetricLabels labels;
   HistogramState state;
 };
 
-// All series of one name. The name of a counter ends in _total.
+// All series of one metric name. The name of a counter ends in _total.
 struct MetricFamily {
   std::string name;
   std::string help;  // one line
   MetricKind kind = MetricKind::kGauge;
-  std::vector<MetricSample> samples;        // of gauges and counters
-  std::vector<HistogramSample> histograms;  // of histograms
+  std::vector<MetricSample> samples;        // empty for histograms
+  std::vector<HistogramSample> histograms;  // empty for gauges and counters
 };
 
 }  // namespace tandem

@@ -21,16 +21,16 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// A message within a status, and what its samples are labelled with.
+// A message within a status, and the labels of the samples that come from it.
 struct Subject {
   const Message* message;
   MetricLabels labels;
-  std::string server;  // kServerLabel
+  std::string server;  // the value of the label kServerLabel
 };
 
-// All messages of a status by the names of their types. Links that cannot be taken are left out, and so
-// are those to peers that are not among `workers`: the router has not named them yet, and their address,
-// which changes with each start, would become a label.
+// All messages within a status, by the names of their types. Links that cannot be used are left
+// out, and so are links to peers that are not among `workers`: the router has not named these yet,
+// and their address, which changes with each start, would become a label.
 class Subjects {
  public:
   Subjects(const Message& status, std::set<std::string> workers) : workers_(std::move(workers)) {
@@ -114,7 +114,8 @@ double Number(const Message& message, const FieldDescriptor* field) {
   }
 }
 
-// How many of Prometheus' units, seconds and bytes, one unit of this field is.
+// The factor that converts a field to Prometheus' units, seconds and bytes. The end of the field's
+// name tells its unit.
 double UnitOf(std::string_view field) {
   if (field.ends_with("_ms")) return 1e-3;
   if (field.ends_with("_us")) return 1e-6;
@@ -170,7 +171,8 @@ std::vector<MetricFamily> StatusMetrics(const v1::GetStatusResponse& status) {
   return Families(Subjects(status, std::move(workers)), [](const Metric&) { return true; });
 }
 
-// The fields of WorkerStatus are what a router knows of a worker, such as the age of its heartbeat.
+// The metrics that a worker knows of itself: the fields of WorkerStatus are left out, because they
+// are what a router knows of a worker, such as the age of its heartbeat.
 std::vector<MetricFamily> WorkerMetrics(const v1::WorkerStatus& worker,
                                         const std::set<std::string>& peers) {
   return Families(Subjects(worker, peers),

@@ -9,14 +9,15 @@
 
 namespace tandem {
 
-// The metrics of metrics_table.h. Seconds and bytes, counters since the process started.
+// The metrics that metrics_table.h lists. Units are seconds and bytes; counters count since the
+// process started.
 
 // The metrics of a router, of its workers, and of the links that KV takes between them.
 std::vector<MetricFamily> StatusMetrics(const v1::GetStatusResponse& status);
 
-// What a worker says of itself, with the labels that its router's page has. `peers`: the names of the
-// workers that it sends KV to; links to others are left out, because their addresses change with each
-// start.
+// The metrics of one worker from its own status, with the same labels as on its router's page.
+// `peers`: the names of the workers that it sends KV to; links to others are left out, because
+// their addresses change with each start.
 std::vector<MetricFamily> WorkerMetrics(const v1::WorkerStatus& worker,
                                         const std::set<std::string>& peers);
 

@@ -14,7 +14,8 @@
 namespace tandem {
 namespace {
 
-// Few watch a process, and their requests are short.
+// The most connections to the port of metrics: few clients watch a process, and their requests are
+// short.
 constexpr int kMaxConnections = 64;
 constexpr std::chrono::seconds kHeaderTimeout(2);
 
@@ -41,7 +42,8 @@ std::function<HttpResponse(const HttpRequest&)> Health(const AdminPages& pages) 
   };
 }
 
-// The pages of a process, with what `server` has done on the page of metrics once it is known.
+// The pages of a process, with the metrics of `server` added to the page of metrics once it has
+// started.
 AdminPages WithOwnMetrics(AdminPages pages,
                           std::shared_ptr<const std::atomic<const HttpServer*>> server) {
   pages.metrics = [make = std::move(pages.metrics), server = std::move(server)] {
@@ -91,7 +93,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> StartMetricsServer(const std::string
                                                                const AdminPages& pages,
                                                                const HttpTlsFiles& tls,
                                                                TlsRefusals* refusals) {
-  // The handlers of the server, which end before it does, read it.
+  // Points to the server once it has started. It is read by the server's handlers, which end before
+  // the server.
   const auto started = std::make_shared<std::atomic<const HttpServer*>>(nullptr);
   auto server = HttpServer::Start({.host = host,
                                    .port = port,

@@ -16,8 +16,8 @@
 
 namespace tandem {
 
-// What a process says to those that watch it. Each is made for each call, on an I/O thread of the HTTP
-// server.
+// The contents of a process's pages for monitoring. Each function is called for each request, on an
+// I/O thread of the HTTP server.
 struct AdminPages {
   std::function<std::vector<MetricFamily>()> metrics;
   std::function<HealthReport()> live;
@@ -28,16 +28,17 @@ struct AdminPages {
 // in their bodies; /healthz, which answers 200 while the process is ready and else 503.
 std::vector<HttpRoute> AdminRoutes(const AdminPages& pages);
 
-// GET /health and /ping answer as /healthz, /version names the version in JSON: load balancers and
-// clients of OpenAI's API call these.
+// The routes GET /health and /ping, which answer as /healthz, and /version, which names the version
+// in JSON: load balancers and clients of OpenAI's API call these.
 std::vector<HttpRoute> HealthRoutes(const AdminPages& pages, const std::string& version);
 
-// What --metrics-tls says, for a process with these files: "off" is no files, "on" its certificate, "require"
-// also that clients show one of a client or an admin. INVALID_ARGUMENT where there is no certificate.
+// The TLS files for the port of metrics, as the value `use` of --metrics-tls says: "off" uses none,
+// "on" the certificate among `files`, "require" also demands the certificate of a client or an
+// admin from clients. INVALID_ARGUMENT where `files` has no certificate.
 absl::StatusOr<HttpTlsFiles> MetricsTlsFiles(std::string_view use, const TlsFiles& files);
 
-// A port of its own for these pages. `refusals`, if not null, counts whom TLS refuses, and outlives the server.
-// UNAVAILABLE names the address, INVALID_ARGUMENT a file.
+// Opens a port of its own for the pages. `refusals`, if not null, counts the connections that TLS
+// refuses, and outlives the server. UNAVAILABLE names the address, INVALID_ARGUMENT a file.
 absl::StatusOr<std::unique_ptr<HttpServer>> StartMetricsServer(const std::string& host,
                                                                uint16_t port,
                                                                const AdminPages& pages,

@@ -25,7 +25,8 @@ double IsSimulated(const Message& message) {
   return IsSimulatedModel(status.model());
 }
 
-// The step that the scalar beta is the time of (docs/cost_model.md).
+// beta, the classic scalar, of the cost model in the message: the time of the step that
+// docs/cost_model.md defines it by.
 double Beta(const Message& message) {
   constexpr double kContext = 512;
   const auto& cost = *DynamicCastToGenerated<v1::DecodeCost>(&message);
@@ -35,7 +36,7 @@ double Beta(const Message& message) {
 }
 
 constexpr Metric kMetrics[] = {
-    // The gRPC port and the log, of the router and of each worker.
+    // Metrics of the gRPC port and the log, of the router and of each worker.
     {"tandem_connections", "ConnectionUse.open", "Open connections to the gRPC port", kServerLabel},
     {"tandem_connections_limit", "ConnectionUse.limit", "Connections beyond it are refused",
      kServerLabel},
@@ -56,7 +57,7 @@ constexpr Metric kMetrics[] = {
     {"tandem_tls_refused_total", "TlsRefusal.refused",
      "Connections and calls refused because of certificates or identities"},
 
-    // The router.
+    // Metrics of the router.
     {"tandem_ready", "GetStatusResponse.ready", "1 when at least one route can be served"},
     {"tandem_simulated",
      "GetStatusResponse",
@@ -156,7 +157,7 @@ constexpr Metric kMetrics[] = {
      "Mean distance between predicted median and actual length of recent outputs"},
     {"tandem_output_length_within_p90", "OutputLengthUse.within_p90",
      "Share of recent outputs within their predicted 90th percentile"},
-    // How well the router's predictions of requests came true.
+    // Metrics of how well the router's predictions of requests came true.
     {"tandem_route_decisions_total", "PredictionUse.decisions",
      "Decisions on where a request goes, those after a refusal or a loss included"},
     {"tandem_explained_requests", "PredictionUse.kept_requests",
@@ -175,7 +176,7 @@ constexpr Metric kMetrics[] = {
     {"tandem_prediction_interval_ratio", "PredictionError.interval",
      "Half of the interval stated for the next request, relative to what is predicted; 0: none"},
 
-    // What the router predicts of prefix caches, and where sessions are.
+    // Metrics of the router's predictions of prefix caches, and of sessions.
     {"tandem_prefix_index_blocks", "PrefixIndexUse.entries",
      "Cached blocks that the router knows, counted for every worker that has them"},
     {"tandem_prefix_index_bytes", "PrefixIndexUse.bytes", "Memory of the index"},
@@ -208,7 +209,7 @@ constexpr Metric kMetrics[] = {
     {"tandem_sessions_forgotten_total", "SessionUse.forgotten",
      "Sessions dropped because there were too many"},
 
-    // Each worker.
+    // Metrics of each worker.
     {"tandem_worker_ready", "WorkerStatus", "1 when it gets requests", "", "", IsReady},
     {"tandem_worker_starting", "WorkerLoad.starting",
      "1 while it loads weights or warms up: others come first"},
@@ -232,7 +233,7 @@ constexpr Metric kMetrics[] = {
     {"tandem_worker_expected_decode_tokens", "WorkerLoad.expected_decode_tokens",
      "Tokens that these are expected to decode until they end"},
 
-    // The cost model of each worker.
+    // Metrics of the cost model of each worker.
     {"tandem_step_alpha_seconds", "PrefillCost.token_ms",
      "Time that a prompt token adds to a step, by the worker's cost model; 0: not known"},
     {"tandem_step_beta_seconds", "DecodeCost",
@@ -246,7 +247,7 @@ constexpr Metric kMetrics[] = {
     {"tandem_steps_predicted_total", "CostModel.steps",
      "Steps whose time was compared with the cost model"},
 
-    // The KV store of each worker.
+    // Metrics of the KV store of each worker.
     {"tandem_kv_block_tokens", "WorkerLoad.block_tokens", "Tokens of one KV block"},
     {"tandem_kv_blocks", "WorkerLoad.total_blocks",
      "KV blocks of the worker; docs/kv_store.md explains the states", "state", "total"},
@@ -275,7 +276,7 @@ constexpr Metric kMetrics[] = {
      "came "
      "before the codec knew this KV"},
 
-    // The hand-offs of each worker.
+    // Metrics of the hand-offs of each worker.
     {"tandem_open_handoffs", "HandoffUse.sending",
      "Hand-offs now: streams that are sent; reservations", "state", "sending"},
     {"tandem_open_handoffs", "HandoffUse.reservations", "", "state", "awaited"},
@@ -332,7 +333,7 @@ constexpr Metric kMetrics[] = {
     {"tandem_kv_dumps_total", "HandoffUse.kv_dumps_skipped", "", "what", "skipped"},
     {"tandem_kv_dump_bytes", "HandoffUse.kv_dump_bytes", "Files of the KV of hand-offs"},
 
-    // Each link between two workers.
+    // Metrics of each link between two workers.
     {"tandem_link_in_use", "LinkStatus.in_use",
      "1 for the link that the latest hand-off to this peer took"},
     {"tandem_link_failed", "LinkStatus", "1 after a hand-off or probe failed, until one succeeds",

@@ -26,7 +26,8 @@ std::string MsText(double ms) { return fmt::format("{:.4g}", ms); }
 bool IsPrefill(const StepShape& shape) { return shape.sequences == 0; }
 bool IsDecode(const StepShape& shape) { return shape.prefill_tokens == 0; }
 
-// The measured steps that `belongs` takes, at what `x` says of each.
+// The plot series of the measured steps whose shape passes `belongs`, at the position `x` of their
+// shape.
 template <typename Belongs, typename X>
 PlotSeries Measured(std::string name, const char* color, const std::vector<MeasuredStep>& steps,
                     Belongs belongs, X x) {
@@ -38,7 +39,7 @@ PlotSeries Measured(std::string name, const char* color, const std::vector<Measu
   return series;
 }
 
-// What the model says for the shapes that `shape_at` makes of 1 to `most`.
+// The plot series of the times that the model predicts for the shapes `shape_at` of 1 to `most`.
 template <typename ShapeAt>
 PlotSeries Modelled(std::string name, const char* color, const StepModel& model, int32_t most,
                     ShapeAt shape_at) {

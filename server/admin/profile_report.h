@@ -8,12 +8,12 @@
 
 namespace tandem {
 
-// What a profile found, for the terminal: the six scalars, the coefficients with their intervals, the
-// held-out errors, and the steps that stayed noisy.
+// The results of a profile as text for the terminal: the six scalars, the coefficients with their
+// intervals, the held-out errors, and the steps that stayed noisy.
 std::string ProfileText(const CostParameters& parameters, const std::vector<MeasuredStep>& steps);
 
-// The same as an HTML page, with plots of the measured steps and of the model. It is one file that
-// loads nothing else.
+// The results of a profile as an HTML page, with plots of the measured steps and of the model. It
+// is one file that loads nothing else.
 std::string ProfilePage(const CostParameters& parameters, const std::vector<MeasuredStep>& steps);
 
 }  // namespace tandem

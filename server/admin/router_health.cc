@@ -9,7 +9,7 @@ namespace {
 
 using Beats = std::shared_ptr<std::atomic<uint64_t>>;
 
-// Thread: the loop's.
+// Increments `beats` on the loop's thread, now and after every `interval`.
 void Beat(EventLoop& loop, const Clock& clock, Duration interval, const Beats& beats) {
   beats->fetch_add(1, std::memory_order_relaxed);
   loop.PostAt(clock.Now() + interval,
@@ -23,7 +23,7 @@ RouterHealth::RouterHealth(Parts parts)
       beats_(std::make_shared<std::atomic<uint64_t>>(0)),
       watchdog_(
           Watching(), [this] { return Pulses(); }, [](const std::string&) {}) {
-  // An idle loop runs nothing, so it is given a task for every other look.
+  // An idle loop runs nothing, so a task is posted for every other look of the watchdog.
   parts_.loop.Post([&loop = parts_.loop, &clock = parts_.clock,
                     interval = 2 * parts_.watching.interval,
                     beats = beats_] { Beat(loop, clock, interval, beats); });
@@ -35,7 +35,7 @@ WatchdogOptions RouterHealth::Watching() {
   return options;
 }
 
-// A loop that has not begun is not stuck.
+// The pulse of the loop; none before the loop has begun, so that it does not count as stuck.
 std::vector<Pulse> RouterHealth::Pulses() const {
   const uint64_t beats = *beats_;
   if (beats == 0) return {};

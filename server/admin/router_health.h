@@ -16,27 +16,31 @@
 
 namespace tandem {
 
-// Whether a router is live: its event loop moves; and whether it is ready: it also has a route whose
-// workers prove progress and that requests pass, is not draining, and takes one more connection. Thread-safe.
+// Tells whether a router is live: its event loop moves; and whether it is ready: it is live, has a
+// route whose workers make progress and that requests pass, is not draining, and accepts one more
+// connection.
+// Thread-safe.
 class RouterHealth {
  public:
-  // All outlive this but for the functions, which must not block.
+  // What the health of a router depends on. All parts but the functions must outlive it; the
+  // functions must not block.
   struct Parts {
     EventLoop& loop;
     const Cluster& cluster;
     const Clock& clock;
-    std::function<v1::ConnectionUse()> connections;  // of the gRPC port
-    // Called on the watchdog's thread each time that readiness has changed; a router begins as not ready.
+    std::function<v1::ConnectionUse()> connections;  // use of the gRPC port
+    // Called on the watchdog's thread each time that the readiness has changed; a router begins as
+    // not ready.
     std::function<void(bool ready)> changed;
-    const Canary* canary = nullptr;  // null: requests are not tried
-    // How the loop is watched; `looked` is this class's own.
+    const Canary* canary = nullptr;  // null: no canary requests are sent
+    // How the watchdog watches the loop; its callback `looked` is replaced by this class.
     WatchdogOptions watching = {};
   };
   explicit RouterHealth(Parts parts);
 
   HealthReport Live() const;
   HealthReport Ready() const;
-  // The router takes no more requests: it is not ready from now on.
+  // Makes the router not ready from now on, because it takes no more requests.
   void SetDraining() { draining_ = true; }
 
  private:
@@ -46,11 +50,11 @@ class RouterHealth {
   void TellIfChanged();
 
   const Parts parts_;
-  // Shared with the loop's tasks, which may outlive this.
+  // Beats of the loop; shared with the loop's tasks, which may outlive this.
   const std::shared_ptr<std::atomic<uint64_t>> beats_;
   std::atomic<bool> draining_ = false;
-  bool told_ready_ = false;  // the watchdog's thread's
-  Watchdog watchdog_;        // last: its thread uses the rest
+  bool told_ready_ = false;  // used by the watchdog's thread only
+  Watchdog watchdog_;        // last: its thread uses the other members
 };
 
 }  // namespace tandem

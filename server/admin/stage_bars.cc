@@ -17,12 +17,12 @@ std::string Repeat(std::string_view text, int times) {
   return repeated;
 }
 
-// Draws spans of time that follow one another.
+// Draws consecutive spans of time, each of which begins where the one before it ended.
 class Track {
  public:
   Track(std::string_view fill, double ms_per_cell) : fill_(fill), ms_per_cell_(ms_per_cell) {}
 
-  // The next span, at least one cell wide unless it takes no time.
+  // Draws the next span, at least one cell wide unless it takes no time.
   std::string Draw(double ms) {
     const int begin = Cell(at_ms_);
     at_ms_ += std::max(0.0, ms);
@@ -49,7 +49,7 @@ std::string DrawBars(std::string_view title, std::span<const StageBar> stages, i
   }
   const double whole_ms = std::max(predicted_ms, actual_ms);
   if (!(whole_ms > 0) || !std::isfinite(whole_ms)) return "";
-  constexpr int kLegendColumns = 38;  // what stands before a bar
+  constexpr int kLegendColumns = 38;  // width of the text before a bar
   constexpr int kFewestCells = 20;
   const int cells = std::max(kFewestCells, columns - kLegendColumns);
   Track predicted(kPredicted, whole_ms / cells);

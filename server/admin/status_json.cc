@@ -19,11 +19,11 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 using Json = nlohmann::ordered_json;
 
-// Known to the router and its workers only.
+// The field that is left out of the JSON, because only the router and its workers may know it.
 constexpr std::string_view kSecret = "tandem.v1.WorkerLoad.weights_hash";
-// The message whose fields become fields of the message that has it.
+// The field whose message is inlined: its fields become fields of the object around it.
 constexpr std::string_view kInlined = "tandem.v1.WorkerStatus.load";
-// The list that becomes an object, and the field of its elements that is the key.
+// The list that becomes a JSON object, and the field of its elements that becomes the key.
 constexpr std::string_view kKeyed = "tandem.v1.ResumeUse.causes";
 constexpr char kKey[] = "cause";
 

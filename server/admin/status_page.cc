@@ -33,7 +33,8 @@ HttpResponse JsonAnswer(std::string body) {
   return {.status = 200, .body = std::move(body), .headers = {{"Cache-Control", "no-store"}}};
 }
 
-// Links with something wrong come first, then those that carry KV.
+// The sort key of links, the most important highest: links with a failure come first, then those
+// that carry KV.
 auto Importance(const v1::LinkStatus& link) {
   const bool has_failed = !link.failure().empty() || !link.probe_failure().empty();
   return std::tuple(has_failed, link.fallbacks() > 0, link.in_use(), link.bytes());
@@ -57,8 +58,8 @@ int KeepLinks(v1::GetStatusResponse& status, size_t most) {
   return static_cast<int>(links.size() - kept);
 }
 
-// Keeps the errors of all requests together, and drops those of single workers and links, of which there
-// may be thousands. Returns how many were dropped.
+// Keeps the prediction errors over all requests, and drops those of single workers and links, of
+// which there may be thousands. Returns how many were dropped.
 int KeepOverallErrors(v1::PredictionUse& predictions) {
   auto& errors = *predictions.mutable_errors();
   const auto is_overall = [](const v1::PredictionError& error) { return error.worker().empty(); };

@@ -19,37 +19,38 @@
 
 namespace tandem {
 
-// GET /status.json answers with the status of the router and its workers and with its latest requests
-// (docs/status_page.md), for the status page and for programs. Browsers poll it, so its cost is bounded: the
-// answer has at most so many links and requests, it is rendered on a thread of its own, and an answer that
-// is younger than kFreshFor is sent again. One task of the router's loop copies the requests.
+// Serves GET /status.json, which answers with the status of the router and its workers and with its
+// latest requests (docs/status_page.md), for the status page and for programs. Browsers poll it, so
+// its cost is bounded: an answer has at most kMostLinks links and kMostDecisions requests, it is
+// rendered on a thread of its own, and an answer that is younger than kFreshFor is sent again. One
+// task of the router's loop copies the requests.
 class StatusPage {
  public:
   static constexpr int kUsualDecisions = 20;
-  static constexpr int kMostDecisions = 50;  // ?decisions=N
+  static constexpr int kMostDecisions = 50;  // the largest N of ?decisions=N
   static constexpr int kMostLinks = 128;
   static constexpr Duration kFreshFor = std::chrono::milliseconds(250);
 
   struct Parts {
-    std::function<v1::GetStatusResponse()> status;  // thread-safe, as Router::Status
-    ExplainCall explain;                            // as Router::Explain
-    const Clock& clock;                             // outlives this
+    std::function<v1::GetStatusResponse()> status;  // Router::Status; thread-safe
+    ExplainCall explain;                            // Router::Explain
+    const Clock& clock;                             // must outlive the status page
   };
   explicit StatusPage(Parts parts);
-  // The server whose route this is, and the router's loop, have ended before.
+  // The server with this route, and the router's loop, must have ended before.
   ~StatusPage();
 
   HttpRoute Route();
 
  private:
   using Exchanges = std::vector<std::shared_ptr<HttpExchange>>;
-  // Requests that were asked for and have come.
+  // An answer to render: the requests that were asked for, or why they could not be read.
   struct Job {
     int decisions = 0;
     absl::StatusOr<v1::ExplainResponse> latest;
   };
   struct Rendered {
-    int decisions = -1;  // that were asked for; -1: nothing was rendered yet
+    int decisions = -1;  // the N that was asked for; -1: nothing was rendered yet
     TimePoint at;
     std::string body;
   };
@@ -61,10 +62,11 @@ class StatusPage {
   const Parts parts_;
   absl::Mutex mutex_;
   Rendered latest_ ABSL_GUARDED_BY(mutex_);
-  // The exchanges that wait for an answer which is being made, by the number of decisions.
+  // The HTTP exchanges that wait for an answer which is being made, by the number of requests in
+  // it.
   absl::flat_hash_map<int, Exchanges> waiting_ ABSL_GUARDED_BY(mutex_);
-  BoundedQueue<Job> jobs_;  // one for each entry of waiting_ at most
-  std::thread thread_;      // last: it uses the rest
+  BoundedQueue<Job> jobs_;  // at most one for each entry of waiting_
+  std::thread thread_;      // last: it uses the other members
 };
 
 }  // namespace tandem

@@ -30,14 +30,15 @@ std::string Megabytes(uint64_t bytes) {
   return fmt::format("{:.1f}", static_cast<double>(bytes) / 1e6);
 }
 
-// Three digits that count, however slow the link.
+// Formats a rate with three significant digits, however slow the link.
 std::string Rate(double gigabytes_per_second) {
   if (gigabytes_per_second <= 0) return "-";
   const int digits = 2 - static_cast<int>(std::floor(std::log10(gigabytes_per_second)));
   return fmt::format("{:.{}f}", gigabytes_per_second, std::clamp(digits, 0, 9));
 }
 
-// Not measured where the connection was there before the first probe.
+// Formats the time to set up a connection; "-" where it was not measured because the connection
+// existed before the first probe.
 std::string Setup(double microseconds) {
   return microseconds > 0 ? fmt::format("{:.0f}", microseconds) : "-";
 }
@@ -73,7 +74,7 @@ std::string HostUse(const v1::KvUse& kv) {
       static_cast<double>(kv.host_raw_bytes()) / static_cast<double>(kv.host_stored_bytes()));
 }
 
-// Nothing where no worker ever refused a request.
+// The line about requests that a worker refused; empty where no worker ever refused one.
 std::string RerouteLine(const v1::RerouteUse& reroutes) {
   if (reroutes.latest().empty()) return "";
   return fmt::format(
@@ -83,7 +84,7 @@ std::string RerouteLine(const v1::RerouteUse& reroutes) {
       reroutes.asked_again(), reroutes.latest());
 }
 
-// Nothing where the router never refused a request for a limit.
+// The line about requests that the router refused for a limit; empty where it never refused one.
 std::string AdmissionLine(const v1::AdmissionUse& use) {
   const uint64_t tenants = use.refused_tenant_share() + use.refused_tenant_in_flight() +
                            use.refused_tenant_requests() + use.refused_tenant_tokens();
@@ -94,7 +95,7 @@ std::string AdmissionLine(const v1::AdmissionUse& use) {
       use.refused_in_flight(), tenants, use.shed_deadline(), use.shed_slo());
 }
 
-// Nothing where no tenant is named.
+// The table of tenants; empty where no tenant is named.
 std::string TenantTable(const v1::AdmissionUse& use) {
   if (use.tenants().empty()) return "";
   static constexpr char kRow[] = "{:<24} {:>9} {:>9} {:>9} {:>12}\n";
@@ -106,7 +107,7 @@ std::string TenantTable(const v1::AdmissionUse& use) {
   return table;
 }
 
-// Nothing where no request ever lost a worker.
+// The line about requests that lost a worker; empty where none ever did.
 std::string ResumeLine(const v1::ResumeUse& resumes) {
   if (resumes.lost() + resumes.migrated() + resumes.gave_up() == 0) return "";
   return fmt::format(
@@ -117,7 +118,8 @@ std::string ResumeLine(const v1::ResumeUse& resumes) {
       resumes.waited().max_ms());
 }
 
-// Nothing before an output has ended by itself or at its limit.
+// The line about the predicted lengths of outputs; empty before an output has ended by itself or at
+// its limit.
 std::string LengthLine(const v1::OutputLengthUse& lengths) {
   if (lengths.stopped() + lengths.capped() == 0) return "";
   return fmt::format(
@@ -134,7 +136,7 @@ std::string ErrorText(const v1::PredictionError& error) {
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
   std::string text = fmt::format("{} off by {:.1f}% (bias {:+.1f}%", name, 100 * error.error(),
                                  100 * error.bias());
-  // Nothing is stated until there is an interval.
+  // The coverage is stated only once there is an interval.
   if (error.interval() > 0) {
     text += fmt::format(", {:.0f}% within the stated {:.1f}%", 100 * error.coverage(),
                         100 * error.interval());
@@ -142,7 +144,7 @@ std::string ErrorText(const v1::PredictionError& error) {
   return text + ")";
 }
 
-// Nothing where no request was predicted.
+// The line about the errors of predictions; empty where no request was predicted.
 std::string PredictionLine(const v1::PredictionUse& use) {
   std::string text;
   uint64_t compared = 0;
@@ -160,7 +162,7 @@ std::string SloText(std::string_view name, double milliseconds) {
   return milliseconds > 0 ? fmt::format(", {} within {} ms", name, milliseconds) : "";
 }
 
-// Nothing before the first request.
+// The line about the routes of requests; empty before the first request.
 std::string RoutingLine(const v1::RoutingUse& routing) {
   if (routing.unified() + routing.disaggregated() == 0) return "";
   const std::string missing =
@@ -173,7 +175,7 @@ std::string RoutingLine(const v1::RoutingUse& routing) {
       routing.lowest_cost(), routing.within_error(), routing.not_measured(), missing);
 }
 
-// Nothing where nothing was looked up.
+// The line about the prefix index; empty where nothing was looked up.
 std::string PrefixLine(const v1::PrefixIndexUse& index) {
   if (index.lookups() == 0) return "";
   return fmt::format(
@@ -183,7 +185,7 @@ std::string PrefixLine(const v1::PrefixIndexUse& index) {
       index.lookups(), index.predicted_tokens(), index.cached_tokens(), index.error_tokens());
 }
 
-// Nothing where no request named a session.
+// The line about sessions; empty while the router knows no session.
 std::string SessionLine(const v1::SessionUse& sessions) {
   if (sessions.entries() == 0) return "";
   return fmt::format("sessions: {}, {} requests stayed with their session's workers, {} moved\n",
@@ -261,7 +263,7 @@ std::string CostTable(const v1::GetStatusResponse& status) {
 // A link without a peer stands for a transport that this worker does not have.
 bool IsLeftOut(const v1::LinkStatus& link) { return link.peer().empty(); }
 
-// What is not as it might be with one link, a line each.
+// The problems of one link, one line each.
 std::string Remarks(const std::string& worker, const v1::LinkStatus& link) {
   if (IsLeftOut(link)) {
     return fmt::format("{} does without {}: {}\n", worker, link.transport(), link.failure());
@@ -273,7 +275,7 @@ std::string Remarks(const std::string& worker, const v1::LinkStatus& link) {
   };
   add("cannot reach", link.unreachable());
   add("does not reach", link.failure());
-  // Else it is the same.
+  // When the link has a failure, the failure of its probe is the same.
   if (link.failure().empty()) add("could not probe the link to", link.probe_failure());
   return text;
 }

@@ -6,13 +6,14 @@
 
 namespace tandem {
 
-// What a router answered to GetStatus, as lines for a person: the router, and one line per worker.
+// A router's answer to GetStatus as text for a person: lines about the router, and one line per
+// worker.
 std::string WorkerTable(const v1::GetStatusResponse& status);
 
-// Where the KV blocks of each worker are, one line per worker, and what was preempted.
+// The use of each worker's KV blocks, one line per worker, and the number of preemptions.
 std::string BlocksTable(const v1::GetStatusResponse& status);
 
-// What each worker knows of the time of its steps, one line per worker (docs/cost_model.md).
+// The cost model of each worker, one line per worker (docs/cost_model.md).
 std::string CostTable(const v1::GetStatusResponse& status);
 
 // The links over which each worker sends KV, one line per link, and how the hand-offs of each worker

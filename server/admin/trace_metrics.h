@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-// What became of the spans of a process.
+// Metrics of the tracing spans of a process: how many were exported and how many were lost.
 std::vector<MetricFamily> TraceMetrics(const SpanExportUse& use);
 
 }  // namespace tandem

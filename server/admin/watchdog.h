@@ -18,25 +18,25 @@
 
 namespace tandem {
 
-// A thread that others depend on, at one moment. It turns all the time, whether or not there
-// is work: seldom while there is none.
+// The progress of a thread that others depend on, at one moment. The thread turns all the time,
+// whether or not there is work: seldom while there is none.
 struct Pulse {
-  std::string name;    // "engine"
-  uint64_t count = 0;  // rises with everything that it does
-  // Set for a pulse that counts what a thread achieves, such as steps, and so may stand still for longer
-  // than a thread that moves.
+  std::string name;    // such as "engine"
+  uint64_t count = 0;  // increases whenever the thread makes progress
+  // The limit of a pulse that counts results of a thread, such as steps, and may stand still for
+  // longer than the thread itself. Nothing for a thread.
   std::optional<Duration> patience = std::nullopt;
 };
 
-// What is known of one pulse.
+// What the watchdog knows of one pulse.
 struct PulseState {
   std::string name;
   Duration without_progress{};
-  std::string problem;    // for a person; empty while it is well
-  bool is_thread = true;  // false: what a thread achieves (Pulse::patience)
+  std::string problem;    // for a person; empty while the pulse makes progress
+  bool is_thread = true;  // false: it counts results of a thread (Pulse::patience)
 };
 
-// Counts the turns of a transport's thread.
+// Counts the iterations of a transport's thread.
 struct TurnCounter {
   explicit TurnCounter(std::string name) : name(std::move(name)) {}
 
@@ -44,15 +44,15 @@ struct TurnCounter {
   std::atomic<uint64_t> turns = 0;
 };
 
-// Tells threads that hang: those whose count has not risen for as long as `patience`. Of the time
-// between two looks no more than `longest_gap` counts, since a process that was stopped as a whole
-// did not look either.
+// Detects threads that hang: those whose count has not increased for as long as `patience`. Of the
+// time between two looks no more than `longest_gap` counts, because a process that was stopped as a
+// whole did not look either.
 class PulseJudge {
  public:
   PulseJudge(Duration patience, Duration longest_gap)
       : patience_(patience), longest_gap_(longest_gap) {}
 
-  // The state of each pulse, in their order.
+  // Returns the state of each pulse, in the order of `pulses`.
   std::vector<PulseState> Judge(std::span<const Pulse> pulses, TimePoint now);
 
  private:
@@ -68,19 +68,21 @@ class PulseJudge {
 };
 
 struct WatchdogOptions {
-  // A hang is reported after at most patience + 2 x interval: up to one until the first look that sees
-  // nothing new, and up to one since patience ends between looks. Routers shall know within 5 s.
+  // How long a pulse may stand still. A hang is reported after at most patience + 2 x interval: up
+  // to one interval until the first look that sees nothing new, and up to one because patience ends
+  // between looks. Routers must know within 5 s.
   Duration patience = std::chrono::seconds(4);
   Duration interval = std::chrono::milliseconds(250);
-  // Called after each look, on the watchdog's thread and under no lock, for what changes without a pulse.
+  // Called after each look, on the watchdog's thread and without a lock, to check conditions that
+  // have no pulse.
   std::function<void()> looked = {};
 };
 
-// Looks at pulses on a thread of its own, which needs none of the threads that it watches.
+// Looks at pulses regularly, on a thread of its own that depends on none of the threads it watches.
 class Watchdog {
  public:
-  // `pulses` must not block. `changed` is called on the watchdog's thread, under no lock, with the
-  // new reason() each time that it becomes empty or no longer is.
+  // `pulses` returns all pulses and must not block. `changed` is called on the watchdog's thread,
+  // without a lock, with the new reason() each time that it becomes empty or no longer is.
   Watchdog(WatchdogOptions options, std::function<std::vector<Pulse>()> pulses,
            std::function<void(const std::string& reason)> changed);
   // Ends the thread, and waits for a call of `changed` that is in progress.
@@ -88,10 +90,10 @@ class Watchdog {
 
   // Why this process makes no progress; empty while it does. Thread-safe.
   std::string reason() const;
-  // What the latest look saw of each pulse; empty before the first. Thread-safe.
+  // The state of each pulse at the latest look; empty before the first. Thread-safe.
   std::vector<PulseState> states() const;
-  // The time since that look, or since the start. The watchdog itself hangs when this exceeds `patience`.
-  // Thread-safe.
+  // The time since the latest look, or since the start before the first. The watchdog itself hangs
+  // when this exceeds `patience`. Thread-safe.
   Duration since_look() const;
   const WatchdogOptions& options() const { return options_; }
 

@@ -13,7 +13,7 @@ namespace tandem::anthropic {
 void AnswerMessages(const openai::ServiceParts& parts, std::shared_ptr<HttpExchange> exchange);
 void AnswerCountTokens(const openai::ServiceParts& parts, std::shared_ptr<HttpExchange> exchange);
 
-// What clients of Anthropic's Messages API call (docs/anthropic.md).
+// The routes of Anthropic's Messages API (docs/anthropic.md).
 std::vector<HttpRoute> Routes(const openai::ServiceParts& parts);
 
 }  // namespace tandem::anthropic

@@ -25,8 +25,9 @@ Json BlockEvent(const char* type, size_t index) {
   return event;
 }
 
-// The arguments of a call. What is no object, because it was cut off or the model wrote it wrong, is
-// an object with its text: clients take nothing but objects.
+// The arguments of a tool call as the "input" of its block. Arguments that are no JSON object,
+// because they were cut off or the model wrote them wrong, become an object that holds their text:
+// clients accept nothing but objects.
 Json InputOf(const std::string& arguments) {
   if (arguments.empty()) return Json::object();
   absl::StatusOr<Json> input = openai::ParseJsonBody(arguments);
@@ -36,7 +37,8 @@ Json InputOf(const std::string& arguments) {
   return raw;
 }
 
-// The block of a part, with its text or without.
+// The content block for a part of the answer, which holds `text`; that is empty where a block only
+// begins.
 Json Block(const TurnPart& part, const std::string& text) {
   Json block;
   switch (part.kind) {
@@ -90,7 +92,8 @@ class MessagesFormat final : public openai::TurnFormat {
 
   const openai::AnswerStyle& style() const override { return kMessagesStyle; }
 
-  // How much of the prompt was cached is said at the end.
+  // The event "message_start". It reports no cached tokens, because their number is known only at
+  // the end of the answer.
   std::string Begin() override {
     Json message = Head();
     message["content"] = Json::array();

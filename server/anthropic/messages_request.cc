@@ -37,7 +37,7 @@ constexpr openai::ToolForm kTools = {.type = "custom",
                                      .parameters = "input_schema",
                                      .describe = "name and input_schema"};
 
-// One block of a message of `role`.
+// Adds one content block of a message of `role` to the messages.
 absl::Status AddBlock(const Json& json, const std::string& path, std::string_view role,
                       MessageList& messages) {
   ASSIGN_OR_RETURN(const BodyFields block, BodyFields::Of(json, path));
@@ -55,7 +55,7 @@ absl::Status AddBlock(const Json& json, const std::string& path, std::string_vie
     messages.AddReasoning(std::move(thinking));
     return absl::OkStatus();
   }
-  // It has no text that a template could print.
+  // Encrypted reasoning has no text that a chat template could print, so it is dropped.
   if (type == "redacted_thinking" && role == "assistant") return absl::OkStatus();
   if (type == "tool_use" && role == "assistant") {
     std::string id;
@@ -102,7 +102,8 @@ absl::Status AddMessage(const Json& json, const std::string& path, MessageList& 
   });
 }
 
-// Sets "messages" and, where the model is to go on with its own last message, what says so.
+// Sets the field "messages" and, where the model is to continue its own last message, the fields
+// that ask for that.
 absl::Status ReadConversation(const BodyFields& body, Json& chat) {
   MessageList messages;
   if (const Json* system = body.Find("system")) {
@@ -155,7 +156,7 @@ absl::Status ReadToolChoice(const BodyFields& body, Json& chat) {
   return absl::OkStatus();
 }
 
-// Whether the model thinks before it answers is a variable of its template.
+// Reads "thinking". Whether the model reasons before it answers is a variable of its chat template.
 absl::Status ReadThinking(const BodyFields& body, Json& chat) {
   ASSIGN_OR_RETURN(const std::optional<BodyFields> thinking, body.Object("thinking"));
   if (!thinking) return absl::OkStatus();
@@ -164,13 +165,13 @@ absl::Status ReadThinking(const BodyFields& body, Json& chat) {
   if (type == "enabled" || type == "disabled") {
     return openai::SetVariable(body, "enable_thinking", type == "enabled", chat);
   }
-  if (type == "adaptive" || type == "between_tools") return absl::OkStatus();  // as the model likes
+  if (type == "adaptive" || type == "between_tools") return absl::OkStatus();  // the model decides
   return WithParam(InvalidArgument("thinking.type={} is unknown: use \"enabled\" or \"disabled\"",
                                    JsonString(type.substr(0, 40))),
                    "thinking");
 }
 
-// Fields that chats have under another name.
+// Reads the fields that chat completions have under another name.
 absl::Status ReadRenamed(const BodyFields& body, MaxTokens max_tokens, Json& chat) {
   if (max_tokens == MaxTokens::kRequired) RETURN_IF_ERROR(openai::Require(body, "max_tokens"));
   std::optional<int32_t> limit;
@@ -186,7 +187,7 @@ absl::Status ReadRenamed(const BodyFields& body, MaxTokens max_tokens, Json& cha
   return absl::OkStatus();
 }
 
-// How the answer is to be: output_config, and an older field for its format.
+// Reads the form of the answer from output_config, or from the older field output_format.
 absl::Status ReadOutputConfig(const BodyFields& body, Json& chat) {
   ASSIGN_OR_RETURN(std::optional<BodyFields> format, body.Object("output_format"));
   ASSIGN_OR_RETURN(const std::optional<BodyFields> output, body.Object("output_config"));
@@ -211,14 +212,14 @@ absl::Status ReadOutputConfig(const BodyFields& body, Json& chat) {
 absl::StatusOr<openai::ChatRequest> ParseMessages(Json json, MaxTokens max_tokens) {
   ASSIGN_OR_RETURN(const BodyFields body, BodyFields::Of(json, ""));
   RETURN_IF_ERROR(RefuseFields(body, kRefusedInMessages));
-  Json chat;  // what the body says in the words of chats
+  Json chat;  // the body in the form of a chat completion
   RETURN_IF_ERROR(ReadConversation(body, chat));
   ASSIGN_OR_RETURN(chat["tools"], openai::ToolsOf(body, kTools));
   RETURN_IF_ERROR(ReadToolChoice(body, chat));
   RETURN_IF_ERROR(ReadThinking(body, chat));
   RETURN_IF_ERROR(ReadRenamed(body, max_tokens, chat));
   RETURN_IF_ERROR(ReadOutputConfig(body, chat));
-  // All other fields have the same names.
+  // All other fields have the same names in chat completions.
   for (auto& [name, value] : chat.items()) json[name] = std::move(value);
   ASSIGN_OR_RETURN(openai::ChatRequest request, openai::ParseChat(std::move(json)));
   RETURN_IF_ERROR(CheckTurn(request));

@@ -5,8 +5,9 @@
 
 namespace tandem {
 
-// Whether others can connect to what a worker will say of itself, and it to its routers, as far as
-// the flags tell. INVALID_ARGUMENT names the flag. What may be meant so is a warning in the log.
+// Checks, as far as the flags show, that others can connect to the addresses that a worker
+// announces, and the worker to its routers. INVALID_ARGUMENT names the flag. What looks wrong but
+// may be intended is logged as a warning.
 absl::Status CheckAddresses(const WorkerOptions& options);
 
 }  // namespace tandem

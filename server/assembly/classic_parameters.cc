@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kMaxFileBytes = int64_t{16} << 20;
 constexpr int32_t kPublishedBatchThresh = 16;
 constexpr int32_t kMostSequences = 1 << 20;
-// Beyond it a time in milliseconds is no measurement: years.
+// The longest time in milliseconds that is accepted as a measurement: about 30 years.
 constexpr double kMostMs = 1e12;
 constexpr double kLeast = 1e-9;
 

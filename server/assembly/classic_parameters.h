@@ -19,7 +19,8 @@ namespace tandem {
 // scalars have. INVALID_ARGUMENT names the field that is missing, negative or not finite, and says
 // what to do where no link was measured.
 absl::StatusOr<ClassicCoefficients> ParseClassicParameters(std::string_view text);
-// The same of a file of at most 16 MiB. NOT_FOUND when it cannot be read.
+// Reads the six scalars, as ParseClassicParameters does, from a file of at most 16 MiB. NOT_FOUND
+// when it cannot be read.
 absl::StatusOr<ClassicCoefficients> LoadClassicParameters(const std::string& path);
 
 }  // namespace tandem

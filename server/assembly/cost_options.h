@@ -8,12 +8,13 @@
 
 namespace tandem {
 
-// What parameters of the cost model must have been measured with to be right for this worker.
+// The machine, model and settings for which the parameters of a cost model must have been measured
+// to be right for this worker.
 CostProvenance ProvenanceOf(const WorkerOptions& options, const LoadedModel& model,
                             const EngineOptions& engine);
 
-// Where the engine of a worker takes the cost of its steps from: the parameter file that --cost-model
-// names, else the file of a simulated device, else a measurement of bounded time.
+// Decides where the engine of a worker takes the cost of its steps from: the parameter file that
+// --cost-model names, else the file of a simulated device, else a measurement of bounded time.
 // Errors name the file and the field, or the first thing that differs from `here`, and say how to
 // measure anew. A simulated device has no machine that could differ.
 absl::StatusOr<StartCosts> StartCostsFor(const WorkerTuning& tuning, const LoadedModel& model,

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kDefaultContexts = 16;
 constexpr int64_t kDefaultMaxKvBytes = int64_t{1} << 30;
 
-// The largest step unless one is asked for: what keeps the device busy.
+// The default size of the largest step: large enough to keep the device busy.
 struct StepSize {
   int32_t tokens;
   int32_t sequences;
@@ -31,7 +31,7 @@ absl::StatusOr<DType> KvDType(const std::string& name, DType weights) {
   return InvalidArgument("--kv-dtype {} is unknown; use auto, {}", name, kKvTypeNames);
 }
 
-// A flag's words and what they stand for.
+// One word that a flag accepts, and the value that it stands for.
 template <typename Value>
 struct Word {
   std::string_view word;
@@ -121,8 +121,8 @@ absl::StatusOr<int32_t> NumBlocks(const WorkerTuning& tuning, const KvLayout& la
       tokens, blocks, layout.block_tokens, kMaxBlocks);
 }
 
-// What cannot fit into the pool need not be let in. Where the engine is to size the pool, it sees
-// to that itself.
+// Sets the size of the KV pool, and lowers the longest context to what fits into it. Where the
+// engine is to size the pool by the memory of the device, it does both itself.
 absl::Status SetPoolSize(const WorkerTuning& tuning, const Device& device, EngineOptions& engine) {
   if (tuning.kv_tokens == 0 && tuning.kv_bytes == 0 && !device.is_host()) return absl::OkStatus();
   ASSIGN_OR_RETURN(engine.num_blocks, NumBlocks(tuning, engine.layout, engine.max_context_tokens));
@@ -131,9 +131,10 @@ absl::Status SetPoolSize(const WorkerTuning& tuning, const Device& device, Engin
   return absl::OkStatus();
 }
 
-// Thrice in the time within which a step must have ended, so that one that comes late is not missed.
+// How often an idle worker runs a canary step: three times within the time in which a step must
+// have ended, so that a late one is not missed.
 absl::StatusOr<Duration> CanaryInterval(const WorkerTuning& tuning) {
-  constexpr double kLeast = 1;  // a watchdog looks four times a second
+  constexpr double kLeast = 1;  // seconds; a watchdog looks four times a second
   const double seconds = tuning.progress_seconds;
   if (seconds != 0 && seconds < kLeast) {
     return InvalidArgument("--progress-seconds {}: give at least {}, or off", seconds, kLeast);

@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-// The engine that a worker's flags ask for, for the model `config` on `device`. Its epoch is the
-// present time. INVALID_ARGUMENT or FAILED_PRECONDITION names the flag at fault.
+// The engine options that follow from a worker's flags, for the model `config` on `device`. The
+// epoch is the present time. INVALID_ARGUMENT or FAILED_PRECONDITION names the flag at fault.
 absl::StatusOr<EngineOptions> EngineOptionsFor(const WorkerOptions& options,
                                                const ModelConfig& config,
                                                uint64_t model_fingerprint, const Device& device);

@@ -19,8 +19,9 @@ namespace fs = std::filesystem;
 
 double Gigabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
 
-// The least number in files of this name in `folder` and those above it up to `top`, and in `top`
-// wherever `folder` is; others say "max".
+// The least of `limit` and the numbers in the files `name` of `folder` and its parents up to `top`.
+// The file in `top` counts even if `folder` lies elsewhere. Files without a number, which say
+// "max", set no limit.
 int64_t LeastUpTo(const fs::path& top, fs::path folder, const char* name, int64_t limit) {
   std::vector<fs::path> folders = {top};
   for (; folder != top && folder.has_relative_path(); folder = folder.parent_path()) {
@@ -52,7 +53,7 @@ HostMemoryUse MemoryUseOf(const EngineOptions& engine, const Device& device, int
 }
 
 // A line of /proc/self/cgroup is number:controllers:/folder. In a container the folder may be one
-// of the host's, which is not seen here: then that of the container is the top.
+// of the host's that is not visible here: then the limits of the container are in the top folder.
 int64_t HostMemoryLimit(const std::string& root) {
   int64_t limit = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   const fs::path top = fs::path(root) / "sys/fs/cgroup";

@@ -18,10 +18,11 @@ namespace {
 
 constexpr int kSecondsPerServer = 2;
 
-// The resolver's state belongs to the thread, and getaddrinfo uses it. Reading resolv.conf each time
-// follows its changes, which glibc no longer does by itself once an option was set by hand.
+// Limits how long getaddrinfo waits for a DNS server. The resolver's state, which getaddrinfo uses,
+// belongs to the thread. resolv.conf is read each time to follow its changes, which glibc no longer
+// does by itself once an option was set by hand.
 void LimitWaiting() {
-  if (res_init() != 0) return;  // then the limits of resolv.conf hold
+  if (res_init() != 0) return;  // then the limits of resolv.conf remain in effect
   _res.retrans = kSecondsPerServer;
   _res.retry = 1;
 }

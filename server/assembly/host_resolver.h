@@ -12,12 +12,13 @@ class HostResolver {
  public:
   virtual ~HostResolver() = default;
   // All IPv4 and IPv6 addresses of `host` as text, in any order and with repetitions; never an
-  // empty list. UNAVAILABLE says why there are none. Blocks; one call at a time.
+  // empty list. UNAVAILABLE says why there are none. Blocks; called by one thread at a time.
   virtual absl::StatusOr<std::vector<std::string>> Resolve(const std::string& host) = 0;
 };
 
-// Asks as /etc/nsswitch.conf says: /etc/hosts, then DNS. A DNS server that does not answer is waited
-// for 2 s and not asked again, so that a worker which leaves does not wait for it for long.
+// Resolves hosts as /etc/nsswitch.conf says: /etc/hosts, then DNS. A DNS server that does not
+// answer is waited for 2 s and not asked again, so that a worker which is leaving is not held up
+// for long.
 class SystemResolver final : public HostResolver {
  public:
   absl::StatusOr<std::vector<std::string>> Resolve(const std::string& host) override;

@@ -22,7 +22,8 @@ void LoadProgressDisplay::Update(uint64_t loaded_bytes, uint64_t total_bytes) {
   shown_percent_ = percent;
 }
 
-// Leaves the cursor at the line's beginning: what somebody logs meanwhile takes the line.
+// Draws the bar and leaves the cursor at the beginning of its line, so that a log line written
+// meanwhile replaces the bar.
 void LoadProgressDisplay::Draw(int percent, uint64_t total_bytes) {
   constexpr int kWidth = 40;
   const int filled = percent * kWidth / 100;

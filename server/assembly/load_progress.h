@@ -8,12 +8,13 @@
 
 namespace tandem {
 
-// Shows how far the weights are: a bar on a terminal, one log line at the end everywhere.
-// Thread: one at a time; others may log meanwhile.
+// Shows how much of the weights is loaded: a bar on a terminal, and everywhere one log line at the
+// end.
+// Thread: one at a time; other threads may log meanwhile.
 class LoadProgressDisplay {
  public:
   explicit LoadProgressDisplay(std::string what);
-  // As LoadProgress: equal numbers are the end.
+  // Called as LoadProgress is: loading has ended once both numbers are equal.
   void Update(uint64_t loaded_bytes, uint64_t total_bytes);
 
  private:

@@ -13,7 +13,8 @@ namespace tandem {
 
 namespace {
 
-// Blocks of KV are copied and moved by the CPU backend, which needs no threads for that.
+// Loads a simulated device. The CPU backend copies and moves its blocks of KV, which needs no
+// threads.
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadSimulated(const std::string& file,
                                                            WorkerOptions& options) {
   auto model = std::make_unique<LoadedModel>();

@@ -22,14 +22,15 @@ namespace tandem {
 struct LoadedModel {
   Backend backend;
   std::string device_name;  // "cpu", "cuda:0", "simulated:qwen3-8b-h200"
-  std::string name;         // that it is served under
+  std::string name;         // the name under which the model is served
   ModelConfig config;
   WeightsAs weights_as = WeightsAs::kStored;
-  uint64_t fingerprint = 0;                // FingerprintModel
+  uint64_t fingerprint = 0;                // result of FingerprintModel
   std::atomic<uint64_t> weights_hash = 0;  // 0 until all weights have been read
-  // Filled while the worker starts, and after; null where steps are simulated.
+  // The weights, which are filled in while the worker starts, and still afterwards; null where
+  // steps are simulated.
   std::unique_ptr<WeightStore> weights;
-  std::optional<SimulatedStepsOptions> simulated;  // in place of the weights
+  std::optional<SimulatedStepsOptions> simulated;  // used in place of weights
 };
 
 // A model without its weights.
@@ -38,12 +39,12 @@ struct DescribedModel {
   std::unique_ptr<Checkpoint> checkpoint;  // null where steps are simulated
 };
 
-// Opens the device and the checkpoint, or reads what a simulated device is like and changes `options`
-// accordingly. Errors as those of LoadModel.
+// Opens the device and the checkpoint, or reads the file of a simulated device and adapts `options`
+// to it. Errors are those of LoadModel.
 absl::StatusOr<DescribedModel> DescribeModel(WorkerOptions& options);
 
-// Opens the device and the checkpoint and begins to load the weights, on other threads; or reads what
-// a simulated device is like and changes `options` accordingly. Errors name the device, the file or
+// Opens the device and the checkpoint and begins to load the weights, on other threads; or reads
+// the file of a simulated device and adapts `options` to it. Errors name the device, the file or
 // the flag at fault.
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(WorkerOptions& options);
 

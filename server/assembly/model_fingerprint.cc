@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-// Two pages of each tensor: its beginning and its middle.
+// The bytes of one sample. Each tensor has two samples: at its beginning and in its middle.
 constexpr size_t kSampleBytes = 4096;
 constexpr size_t kMaxConfigBytes = 1 << 20;
 

@@ -4,7 +4,8 @@
 
 namespace tandem {
 
-// The name that a model directory is served under unless another is given: its last part.
+// The name under which a model directory is served unless another is given: the last part of its
+// path.
 std::string ModelNameFor(const std::string& directory);
 
 }  // namespace tandem

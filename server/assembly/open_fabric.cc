@@ -23,13 +23,13 @@
 namespace tandem {
 namespace {
 
-// Where the KV lies that goes and comes.
+// The memory that KV is sent from and received into.
 struct KvMemory {
   Device& device;
-  size_t extent_bytes = 0;            // its own
-  size_t largest_extent_bytes = 0;    // that comes: peers may keep theirs otherwise
-  int64_t most_frames = 0;            // of a hand-off
-  std::span<const std::byte> shared;  // of which other processes may read; empty: none
+  size_t extent_bytes = 0;            // bytes of an extent of this worker
+  size_t largest_extent_bytes = 0;    // of received KV: peers may have larger extents
+  int64_t most_frames = 0;            // frames of one hand-off, at most
+  std::span<const std::byte> shared;  // memory that other processes may read; empty: none
 };
 
 enum class Wish : uint8_t { kNot, kIfThereIs, kNamed };
@@ -73,7 +73,8 @@ bool Probes(const WorkerOptions& options) {
   return options.role == Role::kPrefill && options.tuning.transfer.probe == "on";
 }
 
-// With what whoever starts a worker can do where the system has not the memory.
+// The error for a system that lacks the shared memory, with the flags by which the operator can do
+// without it.
 absl::Status NoSharedMemory(const absl::Status& why, size_t bytes) {
   return Unavailable(
       "shared memory for KV: {}: ask for less than --kv-buffer-bytes={}, or do without by "
@@ -97,7 +98,7 @@ FabricPart IpcPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter
       }};
 }
 
-// A communicator takes its time to come up.
+// NCCL takes long to set up a communicator, so its connections get more time than others.
 constexpr std::chrono::milliseconds kNcclConnectTimeout{12'000};
 
 NcclOptions NcclOptionsFor(const WorkerOptions& options, size_t largest_extent_bytes) {
@@ -110,7 +111,8 @@ NcclOptions NcclOptionsFor(const WorkerOptions& options, size_t largest_extent_b
   return nccl;
 }
 
-// Whether nccl may be opened, before the device and the library are asked.
+// Whether the flags allow nccl; whether the device and the library support it is found out when it
+// is opened.
 absl::Status CheckNccl(const WorkerOptions& options) {
   if (options.tuning.transfer.tls.enabled()) {
     return FailedPrecondition(
@@ -127,7 +129,9 @@ absl::StatusOr<std::unique_ptr<Medium>> OpenNccl(const WorkerOptions& options, c
   return NcclMedium::Open(kv.device, NcclOptionsFor(options, kv.largest_extent_bytes));
 }
 
-// Adds nccl where it is wanted and can be had.
+// Adds nccl to `parts` where the flags ask for it or the device suits it, and it can be opened.
+// When only --kv-transport=auto asks for it, a failure goes to `left_out`; otherwise it is an
+// error.
 absl::Status AddNcclPart(const WorkerOptions& options, const KvMemory& kv,
                          std::deque<TurnCounter>& turns, std::vector<FabricPart>& parts,
                          std::vector<LeftOut>& left_out) {
@@ -151,7 +155,7 @@ absl::Status AddNcclPart(const WorkerOptions& options, const KvMemory& kv,
   return absl::OkStatus();
 }
 
-// Whether the shared memory of a prefill worker has room for one connection.
+// Checks that the shared memory of a prefill worker has room for the area of one connection.
 absl::Status CheckShmBuffer(const WorkerOptions& options, const Device& device, size_t area_bytes) {
   const auto buffer_bytes = static_cast<size_t>(FabricSharedBytes(options));
   if (options.role != Role::kPrefill || buffer_bytes >= area_bytes) return absl::OkStatus();
@@ -174,13 +178,13 @@ absl::StatusOr<FabricPart> ShmPart(const WorkerOptions& options, const KvMemory&
                                    TurnCounter& turns) {
   ASSIGN_OR_RETURN(const ShmOptions shm, ShmOptionsFor(options, kv));
   FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
-  // A larger window than the sender's area has no use, and a smaller one is credited more often.
+  // A credit window above the sender's area has no use, and one below it needs credits more often.
   framing.credit_window_bytes = shm.area_bytes;
   return FabricPart{
       .name = "shm",
       .open = [=](FrameReceiver* receiver, auto) -> absl::StatusOr<std::unique_ptr<Transport>> {
         absl::StatusOr<std::unique_ptr<Medium>> medium = ShmMedium::Open(shm);
-        // Not there, or not to be page-locked.
+        // There is no shared memory, not enough of it, or it cannot be page-locked.
         if (absl::IsUnavailable(medium.status()) || absl::IsResourceExhausted(medium.status())) {
           return NoSharedMemory(medium.status(), shm.buffer_bytes);
         }
@@ -281,7 +285,7 @@ absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options,
                        .largest_extent_bytes = LargestExtentBytes(made),
                        .most_frames = MostFramesOf(made),
                        .shared = made.share_kv ? engine.kv_memory() : std::span<const std::byte>()};
-  std::vector<FabricPart> parts;  // best first
+  std::vector<FabricPart> parts;  // the preferred transport first
   if (Wants(options, "ipc") && !device.can_share()) {
     LeaveOut("ipc", CannotShare(device), left_out);
   } else if (MayOffer("ipc", options, made, device).ok()) {

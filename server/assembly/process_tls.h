@@ -16,22 +16,23 @@ class ServerCredentials;
 
 namespace tandem {
 
-// What secures the ports of one router or worker. It outlives their servers.
+// The TLS settings of the ports of one router or worker. They outlive the ports' servers.
 struct ProcessTls {
   const std::shared_ptr<TlsRefusals> refusals = std::make_shared<TlsRefusals>();
   std::shared_ptr<TlsSource> source;  // null: without TLS
-  std::optional<CallGuard> guard;     // likewise
+  std::optional<CallGuard> guard;     // nothing: without TLS
 
-  // Reads the files, if there are some. INVALID_ARGUMENT names the flag or the file at fault.
+  // Reads the certificates and keys in `files`, if any are named. INVALID_ARGUMENT names the flag
+  // or the file at fault.
   absl::Status OpenForRouter(const TlsFiles& files, ClientCertificates clients);
   absl::Status OpenForWorker(const TlsFiles& files);
 
   // The credentials of a gRPC server; null without TLS.
   std::shared_ptr<grpc::ServerCredentials> Credentials() const;
-  // Null without TLS, where there is nothing to count.
+  // The counter of refused connections; null without TLS, where none are refused.
   std::shared_ptr<TlsRefusals> CountedRefusals() const;
   const CallGuard* guard_or_null() const { return guard ? &*guard : nullptr; }
-  // The refusals so far, for the report of the process.
+  // Adds the refusals so far to the report of the process.
   void Report(google::protobuf::RepeatedPtrField<v1::TlsRefusal>& report) const;
 
  private:

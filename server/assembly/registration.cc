@@ -26,11 +26,13 @@ namespace {
 
 constexpr std::chrono::seconds kCallTimeout(2);
 constexpr std::chrono::milliseconds kGoodbyeTimeout(500);
-// Long enough for a burst of changes, short enough for a fresh view.
+// The delay between a nudge and the report: long enough to collect a burst of changes, short enough
+// for a fresh view.
 constexpr Duration kNudgeDelay = std::chrono::milliseconds(50);
 
-// Doubles from 50 ms to 2 s, each less a random part of up to half, so that workers that lost
-// their router together do not come back together.
+// The waits between attempts to register: they double from 50 ms to 2 s, and each is shortened by a
+// random part of up to half, so that workers that lost their router together do not return
+// together.
 class BackOff {
  public:
   Duration Next() {
@@ -47,17 +49,18 @@ class BackOff {
   std::minstd_rand random_{std::random_device()()};
 };
 
-// How often an absent router is logged, because it may be absent for long.
+// How often the absence of a router is logged at most, because it may be long.
 constexpr std::chrono::seconds kAwayLogInterval(10);
 
-// The reports to one router of what is cached. Thread: the link's.
+// Reports to one router which prefixes are cached here. Thread: that of the router's link.
 class CacheReports {
  public:
   explicit CacheReports(const PrefixJournal* journal) {
     if (journal != nullptr) reader_.emplace(*journal);
   }
 
-  // The router may be another process than before: its next answer says what it wants.
+  // Forgets what the router asked for, because it may be another process than before: its next
+  // answer tells again how many changes it wants.
   void OnRegistered() { most_changes_ = 0; }
   void AddTo(v1::HeartbeatRequest& request) {
     if (!reader_ || most_changes_ == 0) return;
@@ -72,13 +75,14 @@ class CacheReports {
   bool is_behind() const { return is_behind_; }
 
  private:
-  std::optional<PrefixReader> reader_;  // nothing: nothing is cached here
+  std::optional<PrefixReader> reader_;  // nothing: this worker has no prefix cache
   uint64_t confirmed_ = 0;
-  uint32_t most_changes_ = 0;  // of one report; 0: the router wants none
+  uint32_t most_changes_ = 0;  // most changes in one report; 0: the router wants none
   bool is_behind_ = false;
 };
 
-// CheckAddresses has refused what cannot be parsed before a registration is made of it.
+// Parses the values of --router. CheckAddresses has refused invalid ones before a registration is
+// made, so that an error here is a bug.
 std::vector<RouterName> ParsedNames(const std::vector<std::string>& routers) {
   std::vector<RouterName> names;
   for (const std::string& router : routers) {
@@ -91,7 +95,7 @@ std::vector<RouterName> ParsedNames(const std::vector<std::string>& routers) {
 
 }  // namespace
 
-// The way to one router. Used by its thread, but for Interrupt.
+// The connection to one router. Used by its own thread only, except for Interrupt.
 class Registration::Link {
  public:
   Link(const std::string& router, const RegistrationOptions& options)
@@ -99,18 +103,18 @@ class Registration::Link {
     Connect(CurrentOf(tls_));
   }
 
-  // What a call is given whose request is put together from here on: Interrupt ends it even before
-  // it begins.
+  // A number to pass to the next call, taken before its request is put together: Interrupt then
+  // ends the call even if it has not begun.
   uint64_t Turn() {
     absl::MutexLock lock(&mutex_);
     return interrupts_;
   }
 
-  // The heartbeat that the router asks for.
+  // Registers the worker, and returns the heartbeat interval that the router asks for.
   absl::StatusOr<Duration> Register(const v1::RegisterRequest& request, uint64_t turn) {
     v1::RegisterResponse response;
     RETURN_IF_ERROR(Call(turn, [&](grpc::ClientContext& context) {
-      context.set_wait_for_ready(true);  // registered the moment that the router is there
+      context.set_wait_for_ready(true);  // so that it registers as soon as the router is reachable
       return Stub().Register(&context, request, &response);
     }));
     return std::chrono::milliseconds(std::max<int64_t>(response.heartbeat_ms(), 10));
@@ -136,7 +140,7 @@ class Registration::Link {
     if (!status.ok()) LogDebug("router={} not told of leaving", router_);
   }
 
-  // Says in the log that the router did not take the registration, and why.
+  // Logs that the router did not accept the registration, and why.
   void ReportRefusal(const absl::Status& status) {
     if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) {
       return LogWarn("router={} does not take us status=\"{}\"", router_, status.ToString());
@@ -156,14 +160,14 @@ class Registration::Link {
 
   const std::string& router() const { return router_; }
   CacheReports cache_reports;
-  uint64_t nudges_told = 0;  // those before the last report of the load
-  std::thread thread;        // which runs Registration::Run; set before others see the link
-  // Guarded by the registration's mutex. `known` is written by the link's thread alone, which
-  // therefore reads it without the mutex.
-  bool known = false;                // whether the router took the registration
+  uint64_t nudges_told = 0;  // value of nudges_ at the last report of the load
+  std::thread thread;        // runs Registration::Run; set before others see the link
+  // Members that the mutex of the registration guards. `known` is written by the link's thread
+  // alone, which therefore reads it without the mutex.
+  bool known = false;                // whether the router accepted the registration
   bool named = true;                 // whether a --router value still has this address
   bool ended = false;                // whether `thread` is about to end or has ended
-  std::vector<v1::KvPeer> kv_peers;  // as it last said
+  std::vector<v1::KvPeer> kv_peers;  // from the router's latest answer
 
  private:
   void Connect(std::shared_ptr<const TlsMaterial> material) {
@@ -175,7 +179,7 @@ class Registration::Link {
         arguments));
     material_ = std::move(material);
   }
-  // Over a new channel once the certificate has been replaced.
+  // The stub to call the router by, over a new channel once the certificate has been replaced.
   v1::Cluster::Stub& Stub() {
     if (auto latest = CurrentOf(tls_); latest != material_) Connect(std::move(latest));
     return *stub_;
@@ -198,11 +202,11 @@ class Registration::Link {
 
   const std::string router_;
   const std::shared_ptr<TlsSource> tls_;
-  std::shared_ptr<const TlsMaterial> material_;                  // of stub_
-  TimePoint logged_away_ = TimePoint::min() + kAwayLogInterval;  // when that was logged last
+  std::shared_ptr<const TlsMaterial> material_;  // the TLS material that stub_ was made with
+  TimePoint logged_away_ = TimePoint::min() + kAwayLogInterval;  // time of the last warning
   std::unique_ptr<v1::Cluster::Stub> stub_;
-  absl::Mutex mutex_;  // held across TryCancel, which never blocks and calls nobody back
-  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the call in progress
+  absl::Mutex mutex_;  // held across TryCancel, which never blocks and runs no callback
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the call under way
   uint64_t interrupts_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
@@ -252,7 +256,7 @@ std::vector<std::string> Registration::routers() const {
 void Registration::Stop() {
   Enter(Phase::kStopped);
   if (dns_thread_.joinable()) dns_thread_.join();
-  std::vector<std::thread> threads;  // nobody starts another one now
+  std::vector<std::thread> threads;  // no other thread starts links now
   {
     absl::MutexLock lock(&mutex_);
     for (auto& link : links_) threads.push_back(std::move(link->thread));
@@ -273,7 +277,8 @@ void Registration::Enter(Phase phase) {
 void Registration::FollowDns() {
   NameThisThread("router-names");
   std::minstd_rand random{std::random_device()()};
-  // Workers that were started together do not ask DNS together for ever.
+  // Varies the time between DNS look-ups, so that workers which were started together do not go on
+  // asking DNS together.
   std::uniform_real_distribution<double> part(0.75, 1.25);
   std::vector<std::string> before;
   do {
@@ -316,7 +321,7 @@ size_t Registration::Adopt(std::vector<std::vector<std::string>> addresses) {
     Link& link = *links_.emplace_back(std::make_unique<Link>(router, options_));
     link.thread = std::thread([this, &link] { Run(link); });
   }
-  changed_.Signal();  // a name may lead to a router by now that knows this worker already
+  changed_.Signal();  // a name may now lead to a router that knows this worker already
   return ignored;
 }
 
@@ -364,7 +369,7 @@ void Registration::SleepUntilNews(Phase during, Link& link, Duration heartbeat) 
 
 std::vector<v1::KvPeer> Registration::KvPeers() const {
   absl::MutexLock lock(&mutex_);
-  std::map<std::string, v1::KvPeer> peers;  // by name; the younger life counts
+  std::map<std::string, v1::KvPeer> peers;  // by name; the latest epoch of a peer counts
   for (const auto& link : links_) {
     for (const v1::KvPeer& peer : link->kv_peers) {
       v1::KvPeer& known = peers[peer.name()];
@@ -392,7 +397,7 @@ void Registration::Run(Link& link) {
   bool sent_leaving = false;
   for (Phase now = phase(); now != Phase::kStopped; now = phase()) {
     if (!link.known && now == Phase::kLeaving)
-      break;  // it is not registered, so there is nothing to end
+      break;  // the router does not know this worker, so there is nothing to end
     if (!link.known) {
       const absl::Status joined = Join(link, heartbeat);
       if (!joined.ok()) {
@@ -449,9 +454,10 @@ bool Registration::Beat(Link& link) {
     return true;
   }
   const absl::Status& status = response.status();
-  // Cancelled by a change of phase or by news: the router still knows us.
+  // The call was cancelled by a change of phase or by TellNow: the router still knows this worker.
   if (absl::IsCancelled(status)) return true;
-  // Forgotten, or the router is gone or new: either way the next word is a registration.
+  // The router has forgotten this worker, is gone or was replaced: in any case the next call
+  // registers again.
   LogInfo("router={} heartbeat failed status=\"{}\"", link.router(), status.ToString());
   return false;
 }

@@ -67,7 +67,7 @@ void RouterDirectory::LookUp(Entry& entry) {
   std::sort(answer->begin(), answer->end());
   answer->erase(std::unique(answer->begin(), answer->end()), answer->end());
   if (answer->size() > kMaxRouters) {
-    if (entry.addresses.size() < kMaxRouters) {  // not again at every look
+    if (entry.addresses.size() < kMaxRouters) {  // only warn when the limit is newly exceeded
       LogWarn("router={} has addresses={}, of which only the first {} are used", entry.name.text,
               answer->size(), kMaxRouters);
     }

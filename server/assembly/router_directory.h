@@ -11,42 +11,43 @@
 
 namespace tandem {
 
-// One value of --router.
+// One value of the flag --router, parsed.
 struct RouterName {
-  std::string text;  // as it was given, for messages
+  std::string text;  // the value as it was given, for messages
   std::string host;
   uint16_t port = 0;
-  bool follows_dns = false;  // one router at each address of `host`, and not just one router
+  bool follows_dns = false;  // whether there is a router at each address of `host`, not just one
 };
 
-// "HOST:PORT" is one router, "dns:NAME:PORT" are the routers at all addresses of NAME.
-// INVALID_ARGUMENT quotes what was given.
+// Parses a value of --router: "HOST:PORT" is one router, "dns:NAME:PORT" are the routers at all
+// addresses of NAME. INVALID_ARGUMENT quotes the value.
 absl::StatusOr<RouterName> ParseRouterName(std::string_view text);
 
-// A worker has at most so many routers. More addresses are ignored, which the log says.
+// The most routers of one worker. Further addresses are ignored, which is logged.
 inline constexpr size_t kMaxRouters = 64;
 
-// Where the routers of all --router values are, as DNS answered last. An error of DNS, and an answer
-// without addresses, leaves the addresses of the answer before, for however long.
+// The addresses of the routers of all --router values, from the latest answers of DNS. An error of
+// DNS, or an answer without addresses, leaves the addresses of the answer before in use, for
+// however long.
 // Thread: one at a time.
 class RouterDirectory {
  public:
-  // `resolver` outlives this.
+  // `resolver` must outlive this.
   RouterDirectory(const std::vector<RouterName>& names, HostResolver& resolver);
 
   // Whether any name must be looked up again from time to time.
   bool follows_dns() const;
-  // Asks the resolver for each name that follows DNS. Blocks as the resolver does.
+  // Looks up each name that follows DNS. Blocks as the resolver does.
   void LookUp();
-  // For each --router value its addresses as HOST:PORT, sorted. Before the first LookUp a name that
-  // follows DNS has none.
+  // The addresses of each --router value as HOST:PORT, sorted. A name that follows DNS has none
+  // before the first LookUp.
   std::vector<std::vector<std::string>> addresses() const;
 
  private:
   struct Entry {
     RouterName name;
     std::vector<std::string> addresses;
-    bool failed = false;  // whether the last answer was an error
+    bool failed = false;  // whether the latest look-up failed or found no address
   };
 
   void LookUp(Entry& entry);

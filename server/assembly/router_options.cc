@@ -57,7 +57,7 @@ absl::StatusOr<ServedModel> LoadServedModel(const RouterProcessOptions& options)
 }
 
 absl::Status CheckLease(const RouterTuning& tuning) {
-  // A worker whose report is late by one is not gone.
+  // A worker must not count as gone when only one of its reports is late.
   constexpr int kLeastReportsPerLease = 2;
   if (tuning.lease_ms / kLeastReportsPerLease >= tuning.heartbeat_ms) return absl::OkStatus();
   return InvalidArgument(
@@ -81,7 +81,7 @@ RouterOptions RouterOptionsFor(const RouterProcessOptions& options, const Served
   made.limits.default_kv.quality = KvQualityFromName(tuning.quality).value_or(KvQuality::kExact);
   if (tuning.evict != "none") {
     const absl::StatusOr<TokenEviction> eviction = ParseTokenEviction(tuning.evict);
-    if (eviction.ok()) made.limits.default_kv.eviction = *eviction;  // the flag was checked
+    if (eviction.ok()) made.limits.default_kv.eviction = *eviction;  // the flag was checked before
   }
   made.max_request_time = std::chrono::seconds(tuning.max_request_seconds);
   made.tokenizing.threads = tuning.tokenize_threads;
@@ -106,7 +106,7 @@ absl::StatusOr<PolicyOptions> PolicyOptionsFor(const RouterTuning& tuning) {
 }
 
 uint32_t MostCacheChanges(const RouterTuning& tuning) {
-  // Their bytes take at most half of what a message may have.
+  // The changes of one heartbeat take at most half of the bytes that a message may have.
   constexpr uint64_t kBytesPerChange = 8;
   return static_cast<uint32_t>(std::min<uint64_t>(PrefixIndex::kMostChanges,
                                                   tuning.max_message_bytes / 2 / kBytesPerChange));

@@ -14,27 +14,27 @@
 
 namespace tandem {
 
-// What is served, as far as a router needs to know it.
+// The model that is served, as far as a router needs to know it.
 struct ServedModel {
   std::string name;
   ModelConfig config;
   std::unique_ptr<Tokenizer> tokenizer;  // null: prompts must be token ids
 };
 
-// Reads the model's folder, or the parameter file of the simulated device. Errors name the flag or the
-// file at fault. A model without tokenizer.json is served by token ids, and a warning is logged; one whose
-// file is wrong is not served.
+// Reads the model's folder, or the parameter file of the simulated device. Errors name the flag or
+// the file at fault. Without tokenizer.json, the model is served by token ids, and a warning is
+// logged; an invalid tokenizer.json is an error.
 absl::StatusOr<ServedModel> LoadServedModel(const RouterProcessOptions& options);
 
-// INVALID_ARGUMENT where a worker would be taken for gone whose report is late by one.
+// INVALID_ARGUMENT when the lease is so short that a worker counts as gone after one late report.
 absl::Status CheckLease(const RouterTuning& tuning);
 
-// How the parts of a router are set by the flags, which were checked.
+// Translates the flags, which were checked, to the options of a router's parts.
 RouterOptions RouterOptionsFor(const RouterProcessOptions& options, const ServedModel& served);
 ClusterOptions ClusterOptionsFor(const RouterTuning& tuning, const std::string& model);
-// Errors are those of reading the file of classic parameters.
+// The options of the routing policy. Errors are those of reading the file of classic parameters.
 absl::StatusOr<PolicyOptions> PolicyOptionsFor(const RouterTuning& tuning);
-// How many changes of a cache one heartbeat may bring.
+// The most changes of a worker's prefix cache that one heartbeat may report.
 uint32_t MostCacheChanges(const RouterTuning& tuning);
 
 }  // namespace tandem

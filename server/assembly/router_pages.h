@@ -12,13 +12,14 @@
 
 namespace tandem {
 
-// What the pages of a router's admin port are made from; thread-safe, and outlives the servers.
+// What the pages of a router's admin port are made from; thread-safe. All references outlive the
+// servers.
 struct RouterPageParts {
   std::function<v1::GetStatusResponse()> status;
   const RequestMetrics& requests;
   const ProcessTracing& tracing;
   const RouterHealth& health;
-  const std::atomic<const HttpServer*>& http;  // whose use is counted; null until it has started
+  const std::atomic<const HttpServer*>& http;  // its use is reported; null until it starts
 };
 
 AdminPages RouterPages(const RouterPageParts& parts);

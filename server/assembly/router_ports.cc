@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kInferenceName = v1::Inference::service_full_name();
 
-// HTTPS has the files of all ports unless it has its own.
+// The TLS files of the HTTP port: its own, or else those of all ports.
 HttpTlsFiles HttpFiles(const RouterProcessOptions& options) {
   HttpTlsFiles files = options.http.tls;
   if (files.cert.empty() && files.key.empty()) {
@@ -48,7 +48,7 @@ void Append(std::vector<HttpRoute> more, std::vector<HttpRoute>& routes) {
 
 absl::StatusOr<std::unique_ptr<RouterPorts>> RouterPorts::Open(const RouterPortParts& parts) {
   std::unique_ptr<RouterPorts> ports(new RouterPorts(parts));
-  ports->StartCanary();  // before anybody can ask for the status, which it has a part in
+  ports->StartCanary();  // before clients can ask for the status, which reports the canary
   RETURN_IF_ERROR(ports->OpenGrpc());
   ports->WatchHealth();
   const AdminPages pages = ports->Pages();
@@ -58,7 +58,7 @@ absl::StatusOr<std::unique_ptr<RouterPorts>> RouterPorts::Open(const RouterPortP
 }
 
 RouterPorts::~RouterPorts() {
-  // A status that is asked for over gRPC says how http_ is used, so gRPC ends first.
+  // A status request over gRPC reads http_, so the gRPC server is shut down first.
   if (server_ != nullptr) server_->Shutdown(std::chrono::steady_clock::now());
 }
 
@@ -66,7 +66,8 @@ std::string RouterPorts::address() const {
   return HostPortText(parts_.options.host, acceptor_->port());
 }
 
-// What the router itself does not know of its process.
+// Adds to the router's status what only the process knows: use of its ports, TLS refusals, log,
+// canary.
 void RouterPorts::AddProcess(v1::GetStatusResponse& status) const {
   if (parts_.access != nullptr) *status.mutable_access() = parts_.access->Use();
   *status.mutable_connections() = acceptor_->use();
@@ -106,13 +107,14 @@ absl::Status RouterPorts::OpenGrpc() {
       GrpcServer::Start(
           *acceptor_,
           {.limits = options.server,
-           // Above the router's limit, so that it can say what is wrong.
+           // Larger than the router's own limit, so that the router itself can refuse a message and
+           // say why.
            .max_message_bytes = static_cast<int32_t>(kGrpcLimitFactor * tuning.max_message_bytes),
            .services = {{kInferenceName, inference_.get()},
                         {v1::Cluster::service_full_name(), cluster_service_.get()}},
            .credentials = parts_.tls.Credentials(),
            .tls_refusals = parts_.tls.CountedRefusals()}));
-  server_->SetHealth(kInferenceName, GrpcServer::Health::kNotServing);  // until a route is there
+  server_->SetHealth(kInferenceName, GrpcServer::Health::kNotServing);  // until there is a route
   return absl::OkStatus();
 }
 
@@ -155,7 +157,7 @@ AdminPages RouterPorts::Pages() const {
                       .http = http_use_});
 }
 
-// What shows requests of all tenants.
+// The HTTP routes that show requests of all tenants.
 std::vector<HttpRoute> RouterPorts::ExplainingRoutes() {
   const auto explain = [&router = parts_.router](v1::ExplainRequest request, Explained done) {
     router.Explain(std::move(request), std::move(done));
@@ -194,7 +196,7 @@ absl::Status RouterPorts::OpenHttp(const AdminPages& pages) {
   Append(service.Routes(), routes);
   Append(anthropic::Routes(service.parts()), routes);
   Append(ExplainingRoutes(), routes);
-  // These are served without an API key.
+  // The routes that are served without an API key.
   std::vector<HttpRoute> open = HealthRoutes(pages, options.build);
   if (!options.http.no_page) Append(PageRoutes(service.model(), routes), open);
   std::set<std::string> open_paths = {"/healthz", "/livez", "/readyz"};

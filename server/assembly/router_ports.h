@@ -34,7 +34,7 @@
 
 namespace tandem {
 
-// What the ports of a router serve, and with what.
+// The parts that a router's ports serve, and the options to serve them with.
 struct RouterPortParts {
   const RouterProcessOptions& options;
   Router& router;
@@ -44,32 +44,32 @@ struct RouterPortParts {
   const RequestMetrics& requests;
   const ProcessTracing& tracing;
   const openai::Service& service;
-  AnswerBuffers& answers;  // of the answers that `router` counts
+  AnswerBuffers& answers;  // the buffers of answers whose bytes `router` counts
   const ProcessTls& tls;
   const RouteProofs& proofs;
-  PrefixIndex* prefixes;  // null where no prefix hits are predicted
-  AccessControl* access;  // null: no API keys are asked for
+  PrefixIndex* prefixes;  // null where prefix hits are not predicted
+  AccessControl* access;  // null where no API keys are required
 };
 
-// Where clients and workers reach a router: the gRPC port, and those of HTTP and of metrics where they
-// were asked for. Thread-safe after Open.
+// The ports by which clients and workers reach a router: the gRPC port, and those of HTTP and of
+// metrics where they were asked for. Thread-safe after Open.
 class RouterPorts {
  public:
-  // All parts outlive it. Errors name the flag or the address at fault.
+  // Opens the ports. All parts must outlive them. Errors name the flag or the address at fault.
   static absl::StatusOr<std::unique_ptr<RouterPorts>> Open(const RouterPortParts& parts);
   ~RouterPorts();
 
-  std::string address() const;  // of gRPC, host:port
-  // Says by all health checks that no more requests are taken.
+  std::string address() const;  // address of the gRPC port, host:port
+  // Makes all health checks fail from now on, because no more requests are taken.
   void SetDraining();
-  // Lets what was answered be written until `end`, then closes all connections.
+  // Lets pending answers be written until `end`, then closes all connections.
   void Close(TimePoint end);
 
  private:
   explicit RouterPorts(const RouterPortParts& parts)
       : parts_(parts), headers_(parts.options.server.max_metadata_bytes) {}
   void AddProcess(v1::GetStatusResponse& status) const;
-  v1::GetStatusResponse Status() const;  // of router and process
+  v1::GetStatusResponse Status() const;  // status of the router and of its process
   absl::Status OpenGrpc();
   void StartCanary();
   void WatchHealth();
@@ -79,19 +79,19 @@ class RouterPorts {
   absl::Status OpenHttp(const AdminPages& pages);
   absl::Status OpenMetrics(const AdminPages& pages);
 
-  // Constructed in this order and destroyed in reverse.
+  // Members are constructed in this order and destroyed in reverse.
   const RouterPortParts parts_;
-  std::unique_ptr<Canary> canary_;  // null where none was asked for
+  std::unique_ptr<Canary> canary_;  // null where no canary requests were asked for
   HeaderLimit headers_;
   std::unique_ptr<ConnectionAcceptor> acceptor_;
   std::unique_ptr<ClusterService> cluster_service_;
   std::unique_ptr<InferenceService> inference_;
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<RouterHealth> health_;
-  std::unique_ptr<StatusPage> status_page_;            // null without http_
-  std::atomic<const HttpServer*> http_use_ = nullptr;  // of http_, once it has started
-  std::unique_ptr<HttpServer> http_;                   // null where none was asked for
-  std::unique_ptr<HttpServer> metrics_;                // likewise
+  std::unique_ptr<StatusPage> status_page_;            // null without an HTTP port
+  std::atomic<const HttpServer*> http_use_ = nullptr;  // points to http_ once it has started
+  std::unique_ptr<HttpServer> http_;                   // null where no HTTP port was asked for
+  std::unique_ptr<HttpServer> metrics_;                // null where no metrics port was asked for
 };
 
 }  // namespace tandem

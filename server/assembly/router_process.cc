@@ -28,7 +28,7 @@ constexpr size_t kMaxLoopTasks = 4096;
 constexpr Duration kLeastFlushTime = std::chrono::milliseconds(500);
 constexpr Duration kAccessCheckInterval = std::chrono::seconds(2);
 
-// Takes changes of the access file from now on.
+// Checks from now on every kAccessCheckInterval whether the access file has changed.
 void WatchAccess(EventLoop& loop, AccessControl& access) {
   loop.PostAt(std::chrono::steady_clock::now() + kAccessCheckInterval, [&loop, &access] {
     access.ReloadIfChanged();
@@ -44,7 +44,7 @@ openai::ModelCard CardOf(const RequestLimits& limits, const openai::ModelFiles& 
           .tokenizer_info = files.tokenizer_info};
 }
 
-// What decides which clients are admitted.
+// The parts that decide which clients are admitted.
 struct ClientAdmission {
   explicit ClientAdmission(const RouterTuning& tuning)
       : control({.max_in_flight = tuning.max_in_flight, .shedding = *ParseShedding(tuning.shed)}) {}
@@ -61,10 +61,10 @@ struct ClientAdmission {
   }
 
   AdmissionControl control;
-  std::unique_ptr<AccessControl> access;  // null: no API keys are asked for
+  std::unique_ptr<AccessControl> access;  // null where no API keys are required
 };
 
-// What decides where a request goes, and what is remembered of the decisions.
+// The parts that decide where a request is placed, and remember the decisions.
 struct RequestRouting {
   RequestRouting(const RouterTuning& tuning, const Slo& slo, const Clock& clock)
       : ledger(clock),
@@ -90,12 +90,12 @@ struct RequestRouting {
   std::unique_ptr<RoutingPolicy> policy;
   RoutingStats stats;
   std::unique_ptr<LengthForecasts> length_forecasts;
-  std::unique_ptr<PrefixIndex> prefixes;   // null where no prefix hits are to be predicted
-  std::unique_ptr<SessionTable> sessions;  // null where a session's requests are placed like others
+  std::unique_ptr<PrefixIndex> prefixes;   // null where prefix hits are not predicted
+  std::unique_ptr<SessionTable> sessions;  // null where sessions have no influence on the placement
   DecisionLog decisions;
 };
 
-// The workers, and how they are called.
+// The known workers, and the clients to call them.
 struct KnownWorkers {
   KnownWorkers(const RouterTuning& tuning, const std::string& model, const Clock& clock)
       : cluster(ClusterOptionsFor(tuning, model), clock) {}
@@ -105,13 +105,13 @@ struct KnownWorkers {
   std::optional<TracedWorkerClient> traced_client;
 };
 
-// What OpenAI's API and Anthropic's are served with.
+// The parts that serve OpenAI's and Anthropic's API.
 struct Chats {
   const openai::ModelFiles files;
   std::optional<openai::Service> service;
 };
 
-// What became of the requests.
+// Statistics of how requests ended.
 struct RequestOutcomes {
   explicit RequestOutcomes(const Slo& slo) : requests(slo) {}
 
@@ -145,7 +145,7 @@ struct RouterProcess::Parts {
   KnownWorkers workers;
   AnswerBuffers answers;
   RequestOutcomes outcomes;
-  Chats chats;  // the router's destructor waits for the threads that render and tokenize for these
+  Chats chats;  // outlives the router, whose destructor waits for threads that use it
   std::unique_ptr<Router> router;
   std::unique_ptr<RouterPorts> ports;
   std::thread loop_thread;
@@ -264,10 +264,11 @@ void RouterProcess::Drain(TimePoint deadline) {
   absl::Notification drained;
   parts_->router->Drain(deadline, [&drained] { drained.Notify(); });
   drained.WaitForNotification();
-  // Last words are being written. Not longer: gRPC would wait for idle clients to hang up, too.
+  // A short time for the last answers to be written; with more time, gRPC would wait for idle
+  // clients to hang up.
   parts_->ports->Close(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));
   parts_->EndLoop();
-  // Spans of the last requests get a moment even where these have used up the time.
+  // Spans of the last requests get kLeastFlushTime even when draining has used up all the time.
   parts_->outcomes.tracing.Shutdown(
       std::max(deadline, std::chrono::steady_clock::now() + kLeastFlushTime));
 }

@@ -9,19 +9,19 @@
 
 namespace tandem {
 
-// The composition root of a router process: model, admission, routing policy, cluster, router, ports, made
-// in this order and ended in reverse.
+// The composition root of a router process: model, admission, routing policy, cluster, router and
+// ports, which are created in this order and destroyed in reverse.
 class RouterProcess {
  public:
-  // Returns once it listens; workers and clients may come from then on. Errors name the file, flag or
-  // address at fault.
+  // Returns once the router listens; workers and clients may connect from then on. Errors name the
+  // file, flag or address at fault.
   static absl::StatusOr<std::unique_ptr<RouterProcess>> Start(RouterProcessOptions options);
   ~RouterProcess();
 
-  std::string address() const;  // host:port of gRPC
+  std::string address() const;  // address of the gRPC port, host:port
   const std::string& model() const;
-  // Takes no more requests, lets those in flight end until `deadline`, fails the rest, and stops
-  // listening. Call once.
+  // Refuses new requests, lets those in flight end until `deadline`, fails the rest, and stops
+  // listening. Called once.
   void Drain(TimePoint deadline);
 
  private:

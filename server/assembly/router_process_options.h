@@ -17,13 +17,13 @@
 
 namespace tandem {
 
-// What may be tuned of a router, by `tandem router` and by `tandem up`.
+// The tuning flags of a router, which `tandem router` and `tandem up` share.
 struct RouterTuning {
   std::string policy = "least-loaded";
-  PolicyOptions policy_options;    // without the content of classic_parameters
-  std::string classic_parameters;  // a file
-  std::string quality = "exact";   // of requests that say none: a name of KvQuality
-  std::string evict = "none";      // likewise: a text that ParseTokenEviction takes
+  PolicyOptions policy_options;    // all options but the content of classic_parameters
+  std::string classic_parameters;  // path of a file
+  std::string quality = "exact";   // KvQuality of requests that name none
+  std::string evict = "none";  // token eviction of requests that name none, for ParseTokenEviction
   std::optional<double> ttft_slo_ms;
   std::optional<double> tpot_slo_ms;
   std::string output_predictor = "adaptive";
@@ -39,37 +39,37 @@ struct RouterTuning {
   uint64_t answer_buffer_bytes = 256 << 20;
   int max_request_seconds = 600;
   int32_t max_resumes = ResumeLimits().max_resumes;
-  ParserNames parsers;  // of what answers are searched for
+  ParserNames parsers;  // the parsers of reasoning and tool calls in answers
   size_t max_workers = ClusterOptions().max_workers;
-  int canary_seconds = 30;  // without a request that passed a route; 0: none is sent
+  int canary_seconds = 30;  // a route without a successful request for so long is tried; 0: never
   int lease_ms = 2500;
   int heartbeat_ms = 500;
   bool log_requests = false;
 };
 
-// How a router serves HTTP, by `tandem router` and by `tandem up`.
+// The flags of a router's HTTP port, which `tandem router` and `tandem up` share.
 struct HttpTuning {
   HttpTlsFiles tls;
   int threads = HttpServerOptions().io_threads;
   uint64_t max_body_bytes = HttpServerOptions().max_body_bytes;
   uint64_t max_total_body_bytes = HttpServerOptions().max_total_body_bytes;
   int idle_seconds = 120;
-  bool no_page = false;  // for browsers, at "/"
+  bool no_page = false;  // whether the page for browsers at "/" is left out
 };
 
 struct RouterProcessOptions {
   std::string build;       // version of this binary
   std::string model_dir;   // with config.json; weights are not read
   std::string simulated;   // parameter file of a simulated device; empty: none
-  std::string model_name;  // served under this name; empty: the folder's
+  std::string model_name;  // the model is served under this name; empty: the folder's name
   std::string host = "127.0.0.1";
-  uint16_t port = 0;                     // of gRPC; 0: the system chooses
-  std::optional<uint16_t> metrics_port;  // of the admin port; 0: likewise; nothing: none
-  std::string metrics_tls = "off";       // of that port: off, on or require
-  std::optional<uint16_t> http_port;     // likewise
+  uint16_t port = 0;                     // gRPC port; 0: the system chooses
+  std::optional<uint16_t> metrics_port;  // admin port; 0: the system chooses; nothing: none
+  std::string metrics_tls = "off";       // TLS of the admin port: off, on or require
+  std::optional<uint16_t> http_port;     // HTTP port; 0: the system chooses; nothing: none
   std::string access_file;               // empty: no API keys, and no limits of tenants
-  TlsFiles tls;  // of all ports but, unless metrics_tls says so, metrics_port
-  bool require_client_certificates = false;  // of clients of gRPC and HTTP
+  TlsFiles tls;  // for all ports; for metrics_port only where metrics_tls says so
+  bool require_client_certificates = false;  // from clients of gRPC and HTTP
   RouterTuning tuning;
   HttpTuning http;
   ServerLimits server;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kDevicePrefix = "simulated:";
 
-// As on a GPU, unless the file or a flag says otherwise.
+// The default of a GPU, where neither the file nor a flag gives another value.
 constexpr int32_t kDefaultStepTokens = 2048;
 constexpr int32_t kDefaultSequences = 256;
 
@@ -44,8 +44,8 @@ void SetPoolSize(const SimulatedDevice& device, WorkerTuning& tuning) {
   tuning.kv_bytes = 0;
 }
 
-// A link is as fast as the first one of the file, or as --kv-bandwidth says. Layers that a real
-// prefill worker posts at once are posted at once here.
+// Sets the rate of the links: that of the first link in the file, or --kv-bandwidth, in bytes of
+// stored KV. Layers that a real prefill worker posts together are posted together here.
 void ScaleTransfers(const SimulatedDevice& device, TransferTuning& tuning) {
   const double scale = StoredBytesPerByte(device);
   double rate = static_cast<double>(tuning.bandwidth);
@@ -56,7 +56,8 @@ void ScaleTransfers(const SimulatedDevice& device, TransferTuning& tuning) {
   tuning.bandwidth_burst = std::chrono::milliseconds(2);
   const double least_post = static_cast<double>(tuning.least_post_bytes) * scale;
   tuning.least_post_bytes = std::max<int64_t>(1, std::llround(least_post));
-  // Every transport has a thread and memory of its own, and one is enough for a rate that is shaped.
+  // Every transport has a thread and memory of its own, and one transport is enough for links of a
+  // limited rate.
   if (tuning.transport == "auto") tuning.transport = "tcp";
 }
 
@@ -110,7 +111,7 @@ absl::StatusOr<WorkerOptions> OnSimulatedDevice(const SimulatedDevice& device,
   };
   choose(tuning.max_step_tokens, device.max_step_tokens, kDefaultStepTokens);
   choose(tuning.max_sequences, device.max_sequences, kDefaultSequences);
-  tuning.threads = 1;  // nothing is computed
+  tuning.threads = 1;  // a simulated device computes nothing
   ScaleTransfers(device, tuning.transfer);
   LogInfo("simulated device={} stored_bytes_per_token={:.0f} of={} kv_bandwidth={}", device.name,
           StoredBytesPerByte(device) * static_cast<double>(device.BytesPerToken()),

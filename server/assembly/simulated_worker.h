@@ -21,21 +21,21 @@ std::optional<std::string> SimulatedFile(std::string_view device);
 absl::StatusOr<std::string> SimulatedModelName(const SimulatedDevice& device,
                                                const std::string& wanted);
 
-// What an engine on a simulated device computes instead of the model: its vocabulary and context, and
-// a shape of KV that is kept and moved in its place. That is so small that many workers fit into one
-// machine, and has few layers, so that a hand-off has few frames.
+// The model shape that an engine on a simulated device uses: the vocabulary and the context of the
+// simulated model, but much smaller KV, which is stored and moved in place of the real one, so that
+// many workers fit into one machine, and few layers, so that a hand-off has few frames.
 ModelConfig StandInFor(const SimulatedDevice& device);
 
-// How many bytes are kept and moved for each byte of KV of the simulated model.
+// The bytes of stand-in KV that are stored and moved for each byte of the simulated model's KV.
 double StoredBytesPerByte(const SimulatedDevice& device);
 
-// A worker's options with what follows from the device: the size of the KV pool, of steps, and the
-// rate of the link to other workers, all in terms of the stand-in. INVALID_ARGUMENT names a flag that
-// a simulated device does not have.
+// Adapts a worker's options to the simulated device: the size of the KV pool, of steps, and the
+// rate of the link to other workers, all in terms of the stand-in. INVALID_ARGUMENT names a flag
+// that a simulated device does not have.
 absl::StatusOr<WorkerOptions> OnSimulatedDevice(const SimulatedDevice& device,
                                                 const WorkerOptions& options);
 
-// The steps of `device`, `slowdown` times as long.
+// The simulated steps of `device`, each taking `slowdown` times as long.
 absl::StatusOr<SimulatedStepsOptions> StepsOf(const SimulatedDevice& device, double slowdown);
 
 }  // namespace tandem

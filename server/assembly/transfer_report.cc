@@ -44,7 +44,7 @@ void AddTransfers(const Fabric& fabric,
   for (const PeerLink& link : fabric.peer_links()) {
     v1::LinkStatus& status = *load.add_links();
     status = ToProto(link);
-    // The choice of a codec is that of the link which the latest stream took.
+    // The codec is chosen for the link that the latest stream took, so only that link has a ratio.
     if (link.in_use) status.set_kv_ratio(kv_ratio_to(link.address));
   }
   v1::HandoffUse& handoffs = *load.mutable_handoffs();

@@ -10,14 +10,14 @@
 
 namespace tandem {
 
-// What a worker's report says of its transfers: the ways to its peers, what was refused, the memory
-// set aside. `kv_ratio_to` is Engine::kv_ratio_to.
+// Adds a worker's transfers to its report: the links to its peers, refused frames, and the memory
+// of buffers. `kv_ratio_to` is Engine::kv_ratio_to.
 void AddTransfers(const Fabric& fabric,
                   const std::function<double(const std::string&)>& kv_ratio_to,
                   v1::WorkerLoad& load);
 
-// Adds the transports that this worker does not have, each as a link without a peer, with the reason as its
-// `failure`.
+// Adds each transport that this worker does not have to its report, as a link without a peer whose
+// `failure` is the reason.
 void AddLeftOut(std::span<const LeftOut> left_out, v1::WorkerLoad& load);
 
 v1::LinkStatus ToProto(const PeerLink& link);

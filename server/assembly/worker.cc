@@ -39,27 +39,27 @@
 namespace tandem {
 namespace {
 
-constexpr int32_t kMaxMessageBytes = 64 << 20;  // prompts come from routers, which bound them
+constexpr int32_t kMaxMessageBytes = 64 << 20;  // large, as routers bound the prompts they send
 
 }  // namespace
 
-// Why the worker can serve no more; OK while it can. Thread-safe.
+// Why the worker can no longer serve requests; OK while it can. Thread-safe.
 struct Failure {
   mutable absl::Mutex mutex;
   absl::Status status ABSL_GUARDED_BY(mutex);
 };
 
-// How a worker's KV travels. Members are destroyed in reverse order.
+// The transports of a worker's KV. Members are destroyed in reverse order.
 struct Transfers {
-  std::deque<TurnCounter> turns;   // of the threads of the transports
-  std::vector<LeftOut> left_out;   // constant once the worker listens
+  std::deque<TurnCounter> turns;   // iterations of the transports' threads, for the watchdog
+  std::vector<LeftOut> left_out;   // not changed after the worker listens
   std::unique_ptr<Fabric> fabric;  // null for a unified worker
   std::string data_address;        // where KV arrives; empty for a unified worker
 };
 
-// What routers call. Members are destroyed in reverse order.
+// The gRPC port that routers call. Members are destroyed in reverse order.
 struct CallPort {
-  std::unique_ptr<ConnectionAcceptor> acceptor;  // of the server
+  std::unique_ptr<ConnectionAcceptor> acceptor;  // accepts the connections of `server`
   std::unique_ptr<WorkerService> service;
   std::unique_ptr<GrpcServer> server;
   std::string address;  // host:port
@@ -70,16 +70,16 @@ struct Worker::Parts {
   WorkerOptions options;
   ProcessTls tls;
   SteadyClock clock;
-  ProcessTracing tracing;  // before the engine, whose requests end with spans
+  ProcessTracing tracing;  // before the engine, which adds spans when requests end
   std::unique_ptr<LoadedModel> model;
   std::unique_ptr<Engine> engine;
-  Transfers transfers;  // after the engine, whose receiver the fabric calls
+  Transfers transfers;  // after the engine, because the fabric calls its receiver
   CallPort calls;
   std::unique_ptr<Watchdog> watchdog;
   std::atomic<bool> draining = false;
   std::unique_ptr<Registration> registration;
-  std::atomic<Registration*> to_nudge = nullptr;  // set once it exists: calls may come before
-  std::unique_ptr<HttpServer> admin;              // null where no port was asked for
+  std::atomic<Registration*> to_nudge = nullptr;  // null until registration exists
+  std::unique_ptr<HttpServer> admin;              // null where no admin port was asked for
   Failure failure;
 
   ~Parts() {
@@ -90,13 +90,14 @@ struct Worker::Parts {
   absl::Status OpenTls();
   absl::Status OpenEngine();
   absl::Status OpenTransport();
-  // The memory of the host; `transfer_bytes` are in the buffers of transfers.
+  // The host memory that the worker takes; `transfer_bytes` are in the buffers of transfers.
   HostMemoryUse MemoryUse(const EngineOptions& engine_options, int64_t transfer_bytes) const;
   absl::Status CheckMemory(const DeviceMemory& before_transfers);
   void OnLost(const absl::Status& why);
   absl::Status Listen();
   v1::WorkerLoad Load() const;  // thread-safe
-  // Whether a step must have ended of late: not before the first steps can run. Thread-safe.
+  // Whether the worker is only ready if a step has ended recently: not before the first steps can
+  // run. Thread-safe.
   bool NeedsSteps() const {
     return options.tuning.progress_seconds > 0 && !engine->stats().starting;
   }
@@ -142,11 +143,11 @@ absl::Status Worker::Parts::OpenEngine() {
       engine_options.costs,
       StartCostsFor(options.tuning, *model, ProvenanceOf(options, *model, engine_options)));
   engine_options.reserved_device_bytes = FabricDeviceBytes(options, engine_options, device());
-  // Before any of it is taken: a pool costs memory as it fills, not when it is made.
+  // Checked before any memory is taken: a pool takes memory as it fills, not when it is created.
   RETURN_IF_ERROR(
       CheckFits(MemoryUse(engine_options, FabricSharedBytes(options)), HostMemoryLimit()));
   absl::StatusOr<std::unique_ptr<Engine>> created = CreateEngine(engine_options);
-  // The system may give this process private memory and no more of the other kind.
+  // The system may have no shared memory left, but still private memory.
   if (absl::IsResourceExhausted(created.status()) && engine_options.share_kv) {
     const absl::Status why = created.status();
     if (!MayKeepKvPrivate(options)) {
@@ -170,7 +171,8 @@ absl::Status Worker::Parts::OpenEngine() {
   return absl::OkStatus();
 }
 
-// What transfers take, now that it is known, of the device's memory and of the host's.
+// Checks the memory of the device and of the host, now that it is known how much the transports
+// take.
 absl::Status Worker::Parts::CheckMemory(const DeviceMemory& before_transfers) {
   const EngineOptions& made = engine->options();
   const Fabric* fabric = transfers.fabric.get();
@@ -195,14 +197,15 @@ absl::Status Worker::Parts::CheckMemory(const DeviceMemory& before_transfers) {
   return CheckFits(use, memory_limit);
 }
 
-// Another process may find the device, or the file, in order; this one will not.
+// Ends this process, which can no longer serve. A new process may find the device, or the file, in
+// order.
 void Worker::Parts::OnLost(const absl::Status& why) {
   {
     absl::MutexLock lock(&failure.mutex);
     failure.status = Annotate(why, "this worker serves no request any more and ends");
     LogError("{}", failure.status.ToString());
   }
-  if (!draining) kill(getpid(), SIGTERM);  // else it ends anyway
+  if (!draining) kill(getpid(), SIGTERM);  // while draining, the process ends anyway
 }
 
 absl::Status Worker::Parts::OpenTransport() {
@@ -251,7 +254,7 @@ std::vector<Pulse> Worker::Parts::Pulses() const {
   std::vector<Pulse> all = {{.name = "engine", .count = engine->progress()}};
   for (const TurnCounter& one : transfers.turns) {
     const uint64_t count = one.turns;
-    // One that never began is a transport that could not be had here.
+    // A transport that never turned is one that could not be opened here.
     if (count > 0) all.push_back({.name = one.name, .count = count});
   }
   if (!NeedsSteps()) return all;
@@ -262,21 +265,22 @@ std::vector<Pulse> Worker::Parts::Pulses() const {
   return all;
 }
 
-// A thread that hangs is reported to the routers, which send no requests here meanwhile, and by the health
-// service.
+// Starts the watchdog, which reports a thread that hangs to the routers, so that they send no
+// requests here meanwhile, and to the health service.
 void Worker::Parts::Watch() {
   const auto pulses = [this] { return Pulses(); };
   watchdog = std::make_unique<Watchdog>(WatchdogOptions(), pulses, [this](const auto& reason) {
     using Health = GrpcServer::Health;
     calls.server->SetHealth(reason.empty() && !draining ? Health::kServing : Health::kNotServing);
-    if (draining) calls.server->SetHealth(Health::kNotServing);  // since it was looked at
+    if (draining) calls.server->SetHealth(Health::kNotServing);  // if it began meanwhile
     if (Registration* known = to_nudge) known->TellNow();
   });
 }
 
 v1::WorkerLoad Worker::Parts::Load() const {
   v1::WorkerLoad load = ToLoad(engine->stats());
-  // After the engine's report: who reads that it has started finds the hash beside it.
+  // Set after the engine's stats are read: a load that says that the worker has started then has
+  // the hash.
   load.set_weights_hash(model->weights_hash);
   const auto kv_ratio_to = [this](const std::string& peer) { return engine->kv_ratio_to(peer); };
   if (transfers.fabric != nullptr) AddTransfers(*transfers.fabric, kv_ratio_to, load);
@@ -401,11 +405,11 @@ void Worker::Drain(TimePoint deadline) {
   parts_->calls.server->SetHealth(GrpcServer::Health::kNotServing);
   parts_->engine->Shutdown(deadline);
   parts_->registration->Stop();
-  parts_->admin.reset();     // whose pages ask the watchdog
+  parts_->admin.reset();     // before the watchdog, which its pages read
   parts_->watchdog.reset();  // after the registration and the pages that it reports to
-  // All streams have ended with the engine; what is left is being written.
+  // All streams have ended with the engine; only the last answers are still being written.
   parts_->calls.server->Shutdown(std::chrono::steady_clock::now() + std::chrono::milliseconds(200));
-  // Spans of the last requests get a moment even where these have used up the time.
+  // Spans of the last requests get a moment even when draining has used up all the time.
   parts_->tracing.Shutdown(
       std::max(deadline, std::chrono::steady_clock::now() + std::chrono::milliseconds(500)));
 }

@@ -9,24 +9,27 @@
 
 namespace tandem {
 
-// The composition root of a worker process: backend, weights, KV pool, engine, transport, services,
-// registration, made in this order and ended in reverse.
+// The composition root of a worker process: backend, weights, KV pool, engine, transport, services
+// and registration, which are created in this order and destroyed in reverse.
 class Worker {
  public:
-  // Returns once it listens; registration goes on in the background. Errors name the file, flag or
-  // address at fault.
+  // Returns once the worker listens; registration goes on in the background. Errors name the file,
+  // flag or address at fault.
   static absl::StatusOr<std::unique_ptr<Worker>> Start(const WorkerOptions& options);
   ~Worker();
 
-  // host:port that routers call.
+  // The address that routers call, as host:port.
   const std::string& address() const;
-  // Where KV arrives, endpoints as the transport gives them; empty for a unified worker.
+  // The address that KV is sent to: endpoints in the form of the transport; empty for a unified
+  // worker.
   std::string data_address() const;
-  // Returns true once every router knows this worker, false once it drains.
+  // Waits until a router of each --router value knows this worker, and returns true; false once it
+  // drains.
   bool WaitUntilKnown();
-  // Why the worker can serve nothing any more, or OK. It has asked for its own end, with SIGTERM.
+  // Why the worker can no longer serve, or OK. It has then sent SIGTERM to its own process.
   absl::Status failure() const;
-  // Leaves the routers, lets requests end until `deadline`, fails the rest, and stops listening.
+  // Announces to the routers that it leaves, lets requests end until `deadline`, fails the rest,
+  // and stops listening.
   void Drain(TimePoint deadline);
 
  private:

@@ -11,7 +11,8 @@
 
 namespace tandem {
 
-// What the pages of a worker's admin port are made from. The functions are thread-safe.
+// What the pages of a worker's admin port are made from. The functions are thread-safe; the
+// references outlive the pages.
 struct WorkerPageParts {
   std::string name;
   std::string role;
@@ -19,12 +20,13 @@ struct WorkerPageParts {
   std::function<v1::WorkerLoad()> load;
   std::function<std::set<std::string>()> peers;  // names of the workers that KV is sent to
   std::function<bool()> draining;
-  const ProcessTracing& tracing;  // outlives the pages, as does
+  const ProcessTracing& tracing;  // outlives the pages
   const Watchdog& watchdog;
 };
 
-// A worker is live while its threads move. It is ready while they do and a step has ended of late
-// (--progress-seconds), its weights are loaded, it is not draining, and it takes one more connection.
+// The pages of a worker. It is live while its threads move, and ready while they do, a step has
+// ended recently (--progress-seconds), its weights are loaded, it is not draining, and it accepts
+// one more connection.
 AdminPages WorkerPages(const WorkerPageParts& parts);
 
 }  // namespace tandem

@@ -8,13 +8,13 @@
 namespace tandem {
 namespace {
 
-constexpr int64_t kLargestBatch = 4096;  // bounds what the search for a steady state takes
+constexpr int64_t kLargestBatch = 4096;  // bounds the search for a steady state
 
 // What one request costs a worker that has nothing else to do.
 struct RequestCost {
   double prefill_ms = 0;
-  double exposed_transfer_ms = 0;  // that its prefill does not hide
-  int64_t most_sequences = 0;      // that decode together on one worker
+  double exposed_transfer_ms = 0;  // the part of the transfer that the prefill does not hide
+  int64_t most_sequences = 0;      // the most that decode together on one worker
 };
 
 // The steady state of one worker's decodes.
@@ -56,8 +56,9 @@ RequestCost CostOf(const Workload& load, const WorkerModel& worker) {
   return cost;
 }
 
-// How many sequences decode together on each of `workers`, which give `share` of their time to it: the
-// fewest that make as many tokens as are asked for. Nothing where no batch does.
+// How many sequences decode together on each of `workers`, which spend the fraction `share` of
+// their time on decoding: the smallest batch that makes as many tokens per second as the load asks
+// for. Nothing where no batch does.
 std::optional<DecodeState> SteadyDecode(const Workload& load, const WorkerModel& worker,
                                         int64_t most_sequences, int workers, double share) {
   const double tokens_per_ms =
@@ -70,7 +71,8 @@ std::optional<DecodeState> SteadyDecode(const Workload& load, const WorkerModel&
   return std::nullopt;
 }
 
-// The mean wait for prompts before this one, where they keep a worker busy for `busy` of its time.
+// The mean time that a prompt waits in the queue of a worker (M/D/1) that spends the fraction
+// `busy` of its time on prompts.
 double QueueMs(double busy, double service_ms) { return busy * service_ms / (2 * (1 - busy)); }
 
 bool Keeps(const std::optional<double>& limit_ms, double ms) {
@@ -85,7 +87,8 @@ double PrefillBusy(const Workload& load, const RequestCost& cost) {
   return load.requests_per_second * cost.prefill_ms / 1000;
 }
 
-// One fifth of a decode worker's time is kept for bursts, as of a prefill worker's.
+// The fewest prefill and decode workers for the load. Each kind keeps one fifth of its time free
+// for bursts.
 std::optional<Deployment> FewestDisaggregated(const Workload& load, const WorkerModel& worker,
                                               const RequestCost& cost) {
   Deployment made;
@@ -105,7 +108,8 @@ std::optional<Deployment> FewestDisaggregated(const Workload& load, const Worker
   return made;
 }
 
-// Prompts hold decodes up, so that only what prefill leaves of a worker's time makes tokens.
+// The fewest unified workers for the load. Prompts delay decodes, so only the time that prefill
+// leaves of a worker makes tokens.
 std::optional<Deployment> FewestUnified(const Workload& load, const WorkerModel& worker,
                                         const RequestCost& cost) {
   Deployment made;

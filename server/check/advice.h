@@ -44,11 +44,12 @@ struct Deployment {
 };
 
 struct Advice {
-  // Nothing where no number of workers up to kMostWorkers keeps the SLOs.
+  // The smallest deployment of each kind. Nothing where no number of workers up to kMostWorkers
+  // keeps the SLOs.
   std::optional<Deployment> disaggregated;
   std::optional<Deployment> unified;
-  std::vector<std::string> arithmetic;  // sentences, in the order in which they follow
-  std::string conclusion;               // which of both, and why
+  std::vector<std::string> arithmetic;  // the calculation in sentences, in order
+  std::string conclusion;               // which of the two deployments to use, and why
 };
 
 inline constexpr int kMostWorkers = 1024;

@@ -33,7 +33,8 @@ std::vector<WantedPort> PortsOf(const CheckRequest& request) {
   return ports;
 }
 
-// Each worker compares what it takes with the limit, and knows nothing of the others.
+// Whether all workers together fit into the memory of the host: each worker compares its own use
+// with the limit and does not know of the other workers.
 absl::Status CheckTogether(const std::vector<InspectedWorker>& workers, int64_t limit) {
   int64_t sum = 0;
   for (const InspectedWorker& worker : workers) sum += worker.memory.sum();
@@ -45,7 +46,7 @@ absl::Status CheckTogether(const std::vector<InspectedWorker>& workers, int64_t 
       workers.size(), static_cast<double>(sum) / 1e9, static_cast<double>(limit) / 1e9);
 }
 
-// What is known of the time that steps and transfers take.
+// The measured parameters of the latency model, for steps and transfers.
 struct Parameters {
   std::string source;
   StepCoefficients steps;
@@ -105,7 +106,7 @@ std::optional<LinkModel> LinkFor(const std::vector<NamedLink>& measured,
   return measured.front().model;
 }
 
-// For a command that the reader may copy.
+// The value of --model for a command that the report suggests; "DIR" where it is not known.
 std::string ModelOf(const CheckRequest& request) {
   const std::string model = request.workers.empty() ? "" : request.workers.front().model_dir;
   return model.empty() ? "DIR" : model;

@@ -15,13 +15,15 @@
 
 namespace tandem {
 
-// A router and workers of one machine, as `tandem up` starts them, or some of them.
+// What `tandem check` is to look at: all or some of the processes that `tandem up` starts on one
+// machine.
 struct CheckRequest {
   std::optional<RouterProcessOptions> router;
   std::vector<WorkerOptions> workers;
   PortUse ports = PortUse::kMustBeFree;
   Workload workload;
-  // Looked at where no worker has parameters of its own; as `tandem profile` writes it.
+  // A file as `tandem profile` writes it, which is used if it exists and no worker has parameters
+  // of its own.
   std::string found_parameters = "cost_model.json";
 };
 
@@ -30,13 +32,13 @@ struct CheckReport {
   std::vector<InspectedWorker> workers;  // those whose model and device can be used
   int64_t memory_limit = 0;              // of the host, in bytes
   std::vector<PlannedLink> links;
-  std::string parameters;  // where those of the advice come from; empty: there are none
+  std::string parameters;  // the source of the advice's latency parameters; empty: there are none
   std::optional<Advice> advice;
-  std::string no_advice;  // why there is none, and what to do
+  std::string no_advice;  // why there is no advice, and what to do
 };
 
-// Looks at everything and stops at nothing that can be gone on from. Reads files, opens devices and
-// listens on ports for a moment; allocates no weights and no KV.
+// Looks at all parts of a deployment and continues after an error wherever that is possible. Reads
+// files, opens devices and listens on ports for a moment; allocates no weights and no KV.
 CheckReport CheckDeployment(const CheckRequest& request, std::chrono::system_clock::time_point now);
 
 }  // namespace tandem

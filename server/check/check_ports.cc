@@ -10,8 +10,8 @@
 namespace tandem {
 namespace {
 
-// The first of `earlier` that has the same port of the same address. Different addresses of a machine may have the
-// same port, but "0.0.0.0" is all of them.
+// The first of `earlier` that has the same port of the same address. Different addresses of a
+// machine may have the same port, but "0.0.0.0" stands for all addresses.
 const WantedPort* FindSame(std::span<const WantedPort> earlier, const WantedPort& wanted) {
   const auto is_same = [&](const WantedPort& one) {
     return one.port == wanted.port &&

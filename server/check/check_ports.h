@@ -10,8 +10,8 @@ namespace tandem {
 
 // A port that a process is to listen on; 0: any, which is always there.
 struct WantedPort {
-  std::string part;  // "router"
-  std::string flag;  // "--port"
+  std::string part;  // the process, as "router"
+  std::string flag;  // the flag that sets the port, as "--port"
   std::string host;
   uint16_t port = 0;
 };

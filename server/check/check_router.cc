@@ -23,7 +23,7 @@ constexpr char kPart[] = "router";
 void CheckServedModel(const RouterProcessOptions& options, Findings& findings) {
   const absl::StatusOr<ServedModel> served = LoadServedModel(options);
   if (!findings.Check(kPart, served.status())) return;
-  if (options.model_dir.empty()) return;  // simulated, and asked by token ids
+  if (options.model_dir.empty()) return;  // a simulated service, which takes token ids only
   if (served->tokenizer == nullptr) {
     findings.Add(
         Severity::kWarning, kPart,
@@ -76,7 +76,7 @@ void CheckRouterTls(const RouterProcessOptions& options, std::chrono::system_clo
                     Findings& findings) {
   const auto clients = options.require_client_certificates ? ClientCertificates::kRequired
                                                            : ClientCertificates::kOptional;
-  // This reads the files as a start does.
+  // Opening them reads the files in the same way as the start of a router.
   ProcessTls tls;
   if (findings.Check(kPart, tls.OpenForRouter(options.tls, clients))) {
     CheckTls(options.tls,

@@ -12,7 +12,7 @@ namespace {
 
 using SystemTime = std::chrono::system_clock::time_point;
 
-// "2026-11-29 13:37 UTC"
+// A time as "2026-11-29 13:37 UTC".
 std::string DateText(SystemTime time) {
   const time_t seconds = std::chrono::system_clock::to_time_t(time);
   std::tm parts = {};
@@ -34,7 +34,7 @@ absl::Status CheckValidity(const CertificateInfo& info, const std::string& path,
   return absl::OkStatus();
 }
 
-// As the other side of a connection will ask.
+// Checks the identity in a certificate in the same way as the peer of a connection will.
 absl::Status CheckIdentity(const CertificateInfo& info, const TlsUse& use,
                            const std::string& path) {
   if (!use.identity) return absl::OkStatus();

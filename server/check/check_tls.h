@@ -10,14 +10,14 @@
 
 namespace tandem {
 
-// A certificate that expires sooner is a warning.
+// A certificate that expires within this time is a warning.
 inline constexpr std::chrono::hours kExpiryWarning{14 * 24};
 
-// How the files of a process are used.
+// What the TLS files of a process are used for.
 struct TlsUse {
   std::string_view flags;                  // how their flags begin, as "--tls"
   std::string_view part;                   // whose they are, as "decode-0"
-  std::optional<NeededIdentity> identity;  // that others ask of it; nothing: none
+  std::optional<NeededIdentity> identity;  // which peers require of the process; nothing: none
 };
 
 // Whether the files can be used at `now`: all are there and readable, the key is the certificate's, the

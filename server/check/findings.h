@@ -9,11 +9,11 @@
 
 namespace tandem {
 
-// kError: what was asked for would not start or not serve. kWarning: it would, and may not be meant so.
-// kNote: what one may want to know.
+// kError: the service would not start, or would not serve requests. kWarning: it would, but perhaps
+// not as intended. kNote: information.
 enum class Severity : uint8_t { kNote, kWarning, kError };
 
-std::string_view Name(Severity severity);  // "note"
+std::string_view Name(Severity severity);  // "note", "warning", "error"
 
 struct Finding {
   Severity severity = Severity::kNote;
@@ -21,7 +21,8 @@ struct Finding {
   std::string text;  // a sentence with the value at fault and what to do
 };
 
-// What a check found. Of several parts with the same finding one is made that names them all.
+// The findings of a check. The same finding about several processes becomes one that names all of
+// them.
 class Findings {
  public:
   void Add(Severity severity, std::string_view part, std::string text);

@@ -16,7 +16,8 @@
 namespace tandem {
 namespace {
 
-// As LoadModel describes it; threads are not needed, and there may be many workers.
+// Describes the model in the same way as the start of a worker does, but with one thread: the check
+// computes nothing, and there may be many workers.
 absl::StatusOr<DescribedModel> Describe(WorkerOptions& options) {
   WorkerOptions light = options;
   light.tuning.threads = 1;
@@ -82,7 +83,8 @@ absl::Status CheckTransports(const InspectedWorker& worker) {
   for (const std::string_view transport : kTransports) {
     const absl::Status status =
         MayOffer(transport, worker.options, worker.engine, *worker.model->backend.device);
-    // A buffer that is too small ends a start even where shm was not named.
+    // A shared-memory buffer that is too small makes a start fail even if the flag does not name
+    // shm.
     const bool ends_start =
         worker.options.tuning.transfer.transport != "auto" || absl::IsInvalidArgument(status);
     if (status.ok() || absl::IsNotFound(status) || !ends_start) continue;

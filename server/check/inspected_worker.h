@@ -15,14 +15,14 @@
 
 namespace tandem {
 
-// A worker as it would be, without weights.
+// A worker as it would run, without its weights.
 struct InspectedWorker {
-  WorkerOptions options;  // with what follows from a simulated device
+  WorkerOptions options;  // completed by what a simulated device implies
   std::unique_ptr<LoadedModel> model;
-  EngineOptions engine;                   // num_blocks is that of the pool, also on a GPU
+  EngineOptions engine;                   // num_blocks is the size of the pool, also on a GPU
   int64_t weight_bytes = 0;               // on the device
   HostMemoryUse memory;                   // of the host
-  std::optional<StepCoefficients> steps;  // of --cost-model or a simulated device
+  std::optional<StepCoefficients> steps;  // from --cost-model or a simulated device
 
   int64_t pool_tokens() const { return int64_t{engine.num_blocks} * engine.layout.block_tokens; }
   // How many sequences of the longest context the pool holds at a time.

@@ -63,7 +63,7 @@ absl::StatusOr<std::optional<loadgen::ArrivalOptions>> MakeArrivals(const BenchF
   } else if (flags.request_rate) {
     arrivals.rate = *flags.request_rate;
   } else if (flags.dataset != "random" && !flags.find_goodput) {
-    return std::nullopt;  // the trace has times
+    return std::nullopt;  // the trace has the times of arrival
   }
   return arrivals;
 }

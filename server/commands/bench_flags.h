@@ -56,7 +56,7 @@ struct BenchFlags {
   loadgen::ServeBenchOptions options;  // those fields whose flags need no conversion
 };
 
-// INVALID_ARGUMENT names the flag and its value.
+// The options that the flags ask for. INVALID_ARGUMENT names a flag and its value.
 absl::StatusOr<loadgen::ServeBenchOptions> MakeBenchOptions(const BenchFlags& flags);
 absl::StatusOr<std::unique_ptr<loadgen::Backend>> MakeBenchBackend(const BenchFlags& flags);
 

@@ -19,13 +19,13 @@ namespace tandem {
 namespace {
 
 constexpr int kMostDays = 36500;
-// An authority outlives what it signs.
+// The authority is valid for longer than the certificates that it signs.
 constexpr int kLeastAuthorityDays = 3650;
 
 struct CertsFlags {
   std::string folder;
   std::string role;  // empty: all that a fleet needs
-  std::string name;  // of the role
+  std::string name;  // the name of the process within the role
   std::vector<std::string> hosts;
   int days = 365;
   bool force = false;
@@ -57,7 +57,7 @@ absl::StatusOr<WantedCertificate> Wanted(const CertsFlags& flags, const std::str
   wanted.request.valid_until = std::chrono::hours(24) * flags.days;
   const bool serves_https = role == "router" || role == "up";
   if (serves_https) wanted.request.hosts = {"localhost", "127.0.0.1", "::1"};
-  // Others have hosts where they are asked for one by one.
+  // Certificates of roles that do not serve HTTPS hold hosts only if made one by one, with --role.
   if (serves_https || !flags.role.empty()) {
     for (const std::string& host : flags.hosts) wanted.request.hosts.push_back(host);
   }
@@ -121,7 +121,7 @@ absl::Status MakeCertificates(const CertsFlags& flags) {
   return absl::OkStatus();
 }
 
-// FAILED_PRECONDITION when a certificate is not good any more.
+// FAILED_PRECONDITION when a certificate in the folder is no longer trusted.
 absl::Status CheckCertificates(const CertsFlags& flags) {
   std::error_code error;
   if (!std::filesystem::is_directory(flags.folder, error)) {

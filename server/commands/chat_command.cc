@@ -46,7 +46,7 @@ void Put(nlohmann::ordered_json& fields, const char* name, const std::vector<Val
   if (!values.empty()) fields[name] = values;
 }
 
-// The fields of OpenAI's API that these flags are.
+// The request fields of OpenAI's API that these flags stand for.
 absl::StatusOr<nlohmann::ordered_json> FieldsOf(const SamplingFlags& sampling,
                                                 const EndFlags& ending) {
   for (const std::string& word : sampling.bad_words) {
@@ -108,7 +108,7 @@ absl::StatusOr<int> Chat(const ChatFlags& flags) {
                                                      .reader = *reader,
                                                      .signals = signals ? &*signals : nullptr});
   RETURN_IF_ERROR(session.Run());
-  // To somebody who talked to it, what went wrong on the way is no failure of the program.
+  // A question that failed sets the exit status for programs only: a person has seen the error.
   return session.any_failed() && !screen.is_interactive() ? kExitFailed : kExitOk;
 }
 

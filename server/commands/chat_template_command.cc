@@ -39,7 +39,7 @@ absl::StatusOr<std::string> ReadInput(const std::string& path) {
   return text.str();
 }
 
-// The messages alone, or the body of a chat request.
+// Reads the input file: a list of messages, or the body of a chat completion.
 absl::StatusOr<ChatInput> ReadChatInput(const ChatTemplateFlags& flags) {
   ASSIGN_OR_RETURN(const std::string text, ReadInput(flags.messages));
   ASSIGN_OR_RETURN(ChatJson json, ParseChatJson(text));

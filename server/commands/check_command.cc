@@ -26,7 +26,7 @@ CheckReport ReportFor(const CheckFlags& flags) {
 }
 
 int RunCheck(const CheckFlags& flags) {
-  // What the parts would log is in the report.
+  // Log lines would repeat what the report says, so logging is off.
   if (absl::Status status = SetUpLogging("off", "check"); !status.ok()) return PrintError(status);
   const CheckReport report = ReportFor(flags);
   fmt::print("{}", flags.json ? CheckJson(report) : CheckText(report));

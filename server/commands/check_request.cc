@@ -29,7 +29,7 @@ absl::StatusOr<Flags> ParseProcessFlags(const FlagValues& given, const Add& add)
   CLI::App app;
   add(app, flags);
   std::vector<std::string> arguments = ArgumentsOf(given);
-  std::ranges::reverse(arguments);  // as CLI11 wants them
+  std::ranges::reverse(arguments);  // CLI11 takes arguments in reverse order
   try {
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
@@ -63,7 +63,8 @@ void CheckNamedElsewhere(const ConfigFile& file, const std::string& name, Findin
   FlagValues given = {{"name", {name}}};
   for (const ConfigEntry& entry : file.ForWorker("", name)) given[entry.key] = entry.values;
   const bool has_router = given.contains("router");
-  // What is missing may be on its command line.
+  // The worker's command line may give the flags that the file lacks, so placeholders stand for
+  // them.
   given.try_emplace("role", std::vector<std::string>{"unified"});
   given.try_emplace("router", std::vector<std::string>{kDefaultServer});
   given.try_emplace("advertise", std::vector<std::string>{"localhost"});
@@ -100,7 +101,7 @@ void AddPlan(const CheckFlags& flags, CheckRequest& request, Findings& findings)
   }
 }
 
-// Whether there is such a part.
+// Whether `part` names a process that can be checked: the router, a role, or a worker of the file.
 absl::Status CheckPartName(const CheckFlags& flags, const std::string& part) {
   if (part == kRouterPart) return absl::OkStatus();
   if (!flags.up.config->file) {
@@ -116,7 +117,8 @@ absl::Status CheckPartName(const CheckFlags& flags, const std::string& part) {
                                     "[worker.name.NAME]"));
 }
 
-// A process as it would run alone, with its own sections and what is said to this command.
+// Adds a process as it would run alone, with its own sections of the file and the flags that were
+// given to `tandem check`.
 void AddPart(const CheckFlags& flags, const std::string& part, CheckRequest& request,
              Findings& findings) {
   if (!findings.Check("", CheckPartName(flags, part))) return;

@@ -12,14 +12,15 @@ namespace tandem {
 struct CheckFlags {
   UpFlags up;
   Workload workload;
-  // "router", a role, or the name of a worker that the file has; empty: what `tandem up` would start.
+  // The processes to check: "router", a role, or the name of a worker in the file; empty: all that
+  // `tandem up` would start.
   std::vector<std::string> parts;
   bool skip_ports = false;
   bool json = false;
 };
 
-// The processes to look at. What is wrong with their flags already is an error of `findings`, and such
-// a process is left out.
+// Makes a request for the processes to check. A process whose flags are invalid is an error in
+// `findings` and is left out of the request.
 CheckRequest CheckRequestFor(const CheckFlags& flags, Findings& findings);
 
 }  // namespace tandem

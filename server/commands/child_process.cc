@@ -17,13 +17,13 @@
 namespace tandem {
 namespace {
 
-// Begins the line of a child that cannot start.
+// The beginning of the line by which a child reports that it cannot start.
 constexpr std::string_view kFailure = "error: ";
 
-// What runs between fork and exec: only calls that are safe there.
+// Runs in the child between fork and exec, so it may only make calls that are async-signal-safe.
 [[noreturn]] void BecomeTandem(const char* binary, char* const* argv, int write_fd, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);  // the parent died before the line above
+  if (getppid() != parent) _exit(127);  // the parent died before prctl took effect
   setpgid(0, 0);
   sigset_t none;
   sigemptyset(&none);

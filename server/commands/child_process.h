@@ -10,12 +10,13 @@
 
 namespace tandem {
 
-// The binary that runs now, whatever became of its file.
+// The running binary, even if its file has been replaced or deleted.
 inline constexpr char kThisBinary[] = "/proc/self/exe";
 
-// A `tandem` process, in a process group of its own (a Ctrl-C at the terminal
-// reaches only its parent, which decides the order in which things end), killed by the kernel if
-// the thread that started it dies. Its --ready-fd is a pipe to ready_fd().
+// A child process that runs `tandem`. It has a process group of its own, so that a Ctrl-C at the
+// terminal reaches only its parent, which decides the order in which processes end. The kernel
+// kills it when the thread that started it dies. Its flag --ready-fd names the write end of a pipe,
+// whose read end is ready_fd().
 class ChildProcess {
  public:
   // arguments: those after `tandem`. INTERNAL when the system cannot start a process.
@@ -30,10 +31,11 @@ class ChildProcess {
   pid_t pid() const { return pid_; }
   // Becomes readable once the child is ready, or has died before that.
   int ready_fd() const { return ready_fd_; }
-  // What the child wrote when it was ready, its address; empty when it never will be. Blocks until
-  // either is known. Closes the pipe.
+  // The line that the child wrote when it was ready, which is its address; empty when the child
+  // will never be ready. Blocks until either is known. Closes the pipe.
   std::string TakeReadyLine();
-  // Afterwards: why it never will be, as "CODE: message"; empty when it did not say.
+  // After TakeReadyLine: why the child will never be ready, as "CODE: message"; empty when it gave
+  // no reason.
   const std::string& failure() const { return failure_; }
 
   void Signal(int signal) const;
@@ -50,13 +52,14 @@ class ChildProcess {
 // left. False when one still lives after `patience`.
 bool ReapAllChildren(std::chrono::milliseconds patience);
 
-// The other end, in the child. The descriptor must not go on to children of its own, or its parent
-// would not see that it died.
+// Called in a child, for the write end of its parent's pipe: keeps the descriptor from children of
+// its own, which would hold the pipe open after this process has died. Does nothing for -1.
 void KeepFromChildren(int ready_fd);
-// Writes `address` to the descriptor that --ready-fd named and closes it. Both do nothing when it
-// named none (-1).
+// Writes `address` to the descriptor that --ready-fd named, and closes it. Does nothing for -1,
+// where the flag was not given.
 void TellReady(int ready_fd, const std::string& address);
-// The same with the reason for which this process ends instead, "CODE: message" on one line.
+// Writes the reason for which this process ends instead of becoming ready, "CODE: message" on one
+// line, to the descriptor of --ready-fd, and closes it. Does nothing for -1.
 void TellFailure(int ready_fd, const std::string& why);
 
 }  // namespace tandem

@@ -32,7 +32,7 @@ struct Client::Connection {
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::Inference::Stub> stub;
 
-  // The router's own errors stand for themselves; without one the address is worth saying.
+  // An error of the router is returned as it is; where no router answered, the address is added.
   absl::Status Explain(const grpc::Status& status, const grpc::ClientContext& context) const {
     if (status.ok()) return absl::OkStatus();
     absl::Status mapped = ToAbslStatus(status);
@@ -44,7 +44,7 @@ struct Client::Connection {
     const bool network = !answered && status.error_code() == grpc::StatusCode::UNAVAILABLE &&
                          status.error_message().find("connect") != std::string::npos;
     if (!network) return mapped;
-    // How a port that speaks TLS ends a connection that does not.
+    // A port that speaks TLS closes a plain connection in this way.
     const bool may_want_tls =
         !uses_tls && status.error_message().find("Socket closed") != std::string::npos;
     return Annotate(mapped,
@@ -63,7 +63,7 @@ Client::Client(const std::string& server, const TlsFiles& tls)
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
-  // Each client object its own connection: tests count on it.
+  // Each client object has its own connection, on which tests rely.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   connection_->server = server;
   connection_->channel = grpc::CreateCustomChannel(

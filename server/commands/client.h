@@ -17,13 +17,15 @@ class Client {
   using Timeout = std::chrono::milliseconds;
   static constexpr Timeout kNoTimeout = Timeout::max();
 
-  // `server`: host:port. Connects when first used, with TLS where `tls` names authorities; the router
-  // must show the identity of one. Files that cannot be used fail every call with INVALID_ARGUMENT.
+  // `server`: host:port. Connects at the first call, with TLS where `tls` names authorities; the
+  // peer must then have the identity of a router. If the files cannot be used, every call fails
+  // with INVALID_ARGUMENT.
   explicit Client(const std::string& server, const TlsFiles& tls = {});
   ~Client();
 
-  // False when there is no router to be reached for that long. Calls fail at once without one, and
-  // a connection makes progress only while somebody waits for it.
+  // Waits for a connection; false when no router could be reached within `timeout`. Other calls
+  // fail at once without a connection, and gRPC only proceeds with connecting while somebody waits
+  // for it.
   bool WaitUntilConnected(Timeout timeout);
 
   // Calls `on_event` for each event until the stream has ended; ends it with CANCELLED once
@@ -37,7 +39,7 @@ class Client {
   absl::StatusOr<v1::ExplainResponse> Explain(const v1::ExplainRequest& request, Timeout timeout);
 
  private:
-  // Why no call can be made; OK otherwise.
+  // OK, or the reason for which no call can be made.
   absl::Status Usable() const;
 
   struct Connection;

@@ -17,8 +17,8 @@ struct ConfigUse;
 // What the command line chose; returns the exit status of the process.
 using Action = std::function<int()>;
 
-// Each adds one subcommand, which sets `chosen` when it is on the command line.
-// `config`: filled while the command line is parsed.
+// Each AddXCommand function adds one subcommand, which sets `chosen` when it is on the command
+// line. `config` is filled while the command line is parsed.
 void AddUpCommand(CLI::App& app, const std::shared_ptr<ConfigUse>& config, Action& chosen);
 void AddCheckCommand(CLI::App& app, const std::shared_ptr<ConfigUse>& config, Action& chosen);
 void AddRouterCommand(CLI::App& app, Action& chosen);
@@ -35,7 +35,7 @@ void AddDemoCommand(CLI::App& app, Action& chosen);
 void AddEvalCommand(CLI::App& app, Action& chosen);
 void AddProfileCommand(CLI::App& app, Action& chosen);
 void AddBenchCommand(CLI::App& app, Action& chosen);
-// Below `bench`.
+// Adds `sweep` below the command `bench`.
 void AddSweepCommand(CLI::App& bench, Action& chosen);
 void AddSloMapCommand(CLI::App& bench, Action& chosen);
 void AddCrossoverCommand(CLI::App& bench, Action& chosen);
@@ -51,10 +51,11 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 
-// "error: CODE: message" on one line of stderr. Returns kExitFailed.
+// Prints "error: CODE: message" on one line of stderr. Returns kExitFailed.
 int PrintError(const absl::Status& status);
-// For a process that cannot start: the same, or where there is a parent that waits for
-// `ready_fd`, to it alone, which prints one line for all its children. Returns kExitFailed.
+// Reports that a process cannot start, and returns kExitFailed. Where a parent waits for
+// `ready_fd`, the error goes to that descriptor alone, because the parent prints one line for all
+// its children; otherwise to stderr.
 int FailStart(int ready_fd, const absl::Status& status);
 
 }  // namespace tandem

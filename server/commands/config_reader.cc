@@ -37,7 +37,8 @@ void CheckForm(const CLI::Option& option, const ConfigEntry& entry, const std::s
 
 void Give(CLI::Option& option, const ConfigEntry& entry, const std::string& path) {
   CheckForm(option, entry, path);
-  // A switch that excludes others counts as given even where it is off.
+  // CLI11 counts a switch as given even if its value is false, and would then refuse the options
+  // that it excludes.
   if (IsSwitch(option) && entry.values.front() == "false" && !option.get_excludes().empty()) return;
   try {
     if (IsSwitch(option)) {
@@ -91,7 +92,7 @@ void ConfigReader::ReadFor(CLI::App& command, const std::string& name) const {
   if (name == "worker")
     entries = file.ForWorker(ValueOf(command, "--role"), ValueOf(command, "--name"));
   if (name == "up" || name == "check") {
-    // What is said to `tandem check` beats what the file says to `tandem up`, as a command line would.
+    // What [check] says beats what the file says to `tandem up`, as a command line would.
     const std::vector<ConfigEntry> of_up = file.ForUp();
     entries.insert(entries.end(), of_up.begin(), of_up.end());
     use_->explicit_flags = file.KeysOfUp();
@@ -125,10 +126,10 @@ std::vector<CLI::ConfigItem> ConfigReader::from_config(std::istream& input) cons
     name += (name.empty() ? "" : ".") + chosen.front()->get_name();
     ReadFor(*chosen.front(), name);
   }
-  return {};  // every option has its value already
+  return {};  // CLI11 has nothing left to set: ReadFor has set every option
 }
 
-// Tandem writes no such files.
+// Part of CLI11's interface; Tandem writes no configuration files.
 std::string ConfigReader::to_config(const CLI::App* /*app*/, bool /*defaults*/,
                                     bool /*descriptions*/, std::string /*prefix*/) const {
   return "";

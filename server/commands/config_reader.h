@@ -12,10 +12,11 @@
 
 namespace tandem {
 
-// What a command that starts others needs to know of --config.
+// What --config means to a command that starts other processes, such as `tandem up`.
 struct ConfigUse {
   std::optional<ConfigFile> file;  // nothing: none was given
-  // Flags of `tandem up` that its command line or [up] gave, which beat the sections of its workers.
+  // The flags of `tandem up` that were given on its command line or in [up]; they beat the file's
+  // sections for workers.
   std::set<std::string> explicit_flags;
 };
 

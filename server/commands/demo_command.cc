@@ -35,7 +35,7 @@ struct DemoCase {
   uint64_t seed;
 };
 
-// Counts what did not hold, and says so where it happened.
+// Counts the expectations that failed, and prints the result of each.
 class Checks {
  public:
   void Expect(bool holds, const std::string& what) {
@@ -116,7 +116,8 @@ void RunCase(Client& client, const DemoCase& demo, int32_t max_tokens, Checks& c
   }
 }
 
-// Workers report a moment late.
+// Expects that no request is in flight and that every KV block is free again. Waits a moment,
+// because workers report with a delay.
 void CheckNothingLeaks(Client& client, Checks& checks) {
   const auto deadline = std::chrono::steady_clock::now() + kSettle;
   bool all_free = false;
@@ -144,8 +145,9 @@ void CheckEndsClean(const ChildProcess& up, Checks& checks) {
   checks.Expect(ReapAllChildren(kSettle), "no process is left behind");
 }
 
-// The three workers share the device. A GPU serves one unified worker unless more are asked for, and
-// only batch-invariant kernels give a cached prompt the same tokens as one that is computed anew.
+// The flags of the demo's service, whose three workers share the device. Their numbers are given,
+// because a GPU gets one unified worker by default, and the kernels are batch-invariant, because
+// only those give a cached prompt the same tokens as one that is computed anew.
 std::vector<std::string> UpArguments(const DemoFlags& flags) {
   return {"up",
           "--model=" + flags.model_dir,

@@ -30,8 +30,8 @@ namespace {
 
 struct EvalFlags {
   std::string router = kDefaultServer;
-  TlsFiles tls;                 // of both routers
-  std::string baseline_router;  // empty: `router`
+  TlsFiles tls;                 // for both routers
+  std::string baseline_router;  // empty: the same as `router`
   std::vector<std::string> inputs;
   WindowPlan plan;
   std::string planted;  // empty: no fact
@@ -71,7 +71,7 @@ std::optional<PlantedQuestion> PlantedBy(const EvalFlags& flags) {
   return kPlantedQuestions.at(flags.planted);
 }
 
-// Where facts are planted, the outputs are not those of the texts.
+// The plan of windows. Where facts are planted, the outputs are answers and not parts of the texts.
 WindowPlan PlanOf(const EvalFlags& flags) {
   WindowPlan plan = flags.plan;
   if (!flags.planted.empty()) plan.output_tokens = 0;
@@ -116,7 +116,7 @@ absl::StatusOr<std::vector<EvalWindow>> WindowsOf(const EvalSubject& subject,
   return PlantFacts(std::move(windows), *subject.planted, tokenize);
 }
 
-// Unlike that of every other run.
+// A name that no other run has.
 std::string NewRunName() {
   std::random_device device;
   return fmt::format("eval-{:08x}{:08x}", device(), device());

@@ -34,7 +34,8 @@ int RunExplain(const ExplainFlags& flags) {
   } else {
     request.set_request_id(flags.request_id);
   }
-  // The router would say the same, but protobuf cannot carry every text to it.
+  // The router would refuse it, too, but protobuf strings cannot carry text that is not UTF-8 to
+  // it.
   if (const absl::Status valid = ValidateExplain(request); !valid.ok()) return PrintError(valid);
   const auto response = Client(flags.server, flags.tls).Explain(request, kExplainTimeout);
   if (!response.ok()) return PrintError(response.status());

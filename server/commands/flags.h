@@ -13,7 +13,7 @@ namespace tandem {
 void AddTuningFlags(CLI::App& app, WorkerTuning& tuning);
 
 void AddLogFlags(CLI::App& app, LogSetup& log);
-// How a parent process learns that this one is ready; not shown in --help.
+// Adds --ready-fd, by which a parent process learns that this one is ready; not shown in --help.
 void AddReadyFlag(CLI::App& app, int& ready_fd);
 
 }  // namespace tandem

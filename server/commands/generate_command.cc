@@ -18,7 +18,7 @@
 namespace tandem {
 namespace {
 
-// A number that was given, or nothing: what is not given takes the server's default.
+// The flags of `tandem generate`. An optional that was not given takes the server's default.
 struct GenerateFlags {
   std::string prompt;
   std::vector<int32_t> token_ids;
@@ -72,7 +72,7 @@ absl::Status FillSampling(const SamplingFlags& flags, v1::SamplingParams& sampli
   return absl::OkStatus();
 }
 
-// What speaks of texts and of the prompt.
+// Sets the fields of the request that concern texts and the prompt.
 absl::Status FillTexts(const GenerateFlags& flags, v1::GenerateRequest& request) {
   for (const std::string& stop : flags.ending.stop) {
     RETURN_IF_ERROR(CheckUtf8("--stop", stop));
@@ -150,7 +150,8 @@ void PrintChunk(const v1::Chunk& chunk) {
   std::fflush(stdout);
 }
 
-// Goes to stderr, also where the output is JSON, which says it by a field.
+// Says on stderr that the tokens are simulated, also where the output is JSON, which has a field
+// for it.
 void PrintWhetherSimulated(const Generation& generation) {
   if (!generation.summary.simulated()) return;
   std::fflush(stdout);

@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-// What came of one request, put together from its events.
+// The result of one request, put together from the events of its stream.
 struct Generation {
   struct Choice {
     std::string text;
@@ -24,12 +24,14 @@ struct Generation {
   void Add(const v1::GenerateResponse& event);
 };
 
-// "stop", "length"; "unified", "disaggregated", "auto"; "file", "measured", "learned", "none".
+// The names that the command line prints: "stop", "length"; "unified", "disaggregated", "auto";
+// "file", "measured", "learned", "none".
 std::string_view Name(v1::FinishReason reason);
 std::string_view Name(v1::Route route);
 std::string_view Name(v1::CostModel::Source source);
 
-// One JSON object: the fields of the first choice, and with several also "choices".
+// The result as one JSON object: the fields of the first choice and, where there are several, the
+// list "choices".
 std::string ToJson(const Generation& generation);
 
 // Where the time went, as lines for a person: the stages, their sum, TPOT, KV bytes.

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int64_t kMuchKib = 64 << 10;
 
-// Memory without a file that is resident, and not in use by the heap. Less than none where the heap has large
-// blocks that were never written to.
+// The size in KiB of the resident anonymous memory that the heap does not use. It is negative where
+// the heap has large blocks that were never written to.
 int64_t FreeResidentKib() {
   int64_t resident_kib = 0;
   std::ifstream status("/proc/self/status");

@@ -14,12 +14,14 @@ inline constexpr Duration kTrimInterval = std::chrono::seconds(10);
 // Thread: one at a time.
 class HeapTrimmer {
  public:
-  // Call now and then. Where much more memory of the heap is resident and free than after the last time, returns
-  // it to the system; other threads that allocate wait meanwhile, some milliseconds for 100 MiB. Whether it did.
+  // To be called now and then. Where much more of the heap is resident and free than at the minimum
+  // since the last trim, returns it to the system, and returns true. Other threads that allocate
+  // wait meanwhile, some milliseconds for 100 MiB.
   bool TrimIfMuchIsFree();
 
  private:
-  // What is resident and does not belong to the heap counts as free as well: it is there each time.
+  // The minimum since the last trim of what FreeResidentKib counts as free. Resident memory that
+  // does not belong to the heap counts as well; it is nearly constant.
   std::optional<int64_t> least_free_kib_;
 };
 

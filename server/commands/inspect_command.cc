@@ -29,7 +29,8 @@ struct InspectKvFlags {
 absl::StatusOr<v1::RequestExplanation> RequestOfRouter(const InspectKvFlags& flags) {
   v1::ExplainRequest request;
   request.set_request_id(flags.request_id);
-  // The router would say the same, but protobuf cannot carry every text to it.
+  // The router would refuse it, too, but protobuf strings cannot carry text that is not UTF-8 to
+  // it.
   RETURN_IF_ERROR(ValidateExplain(request));
   ASSIGN_OR_RETURN(const v1::ExplainResponse response,
                    Client(flags.server, flags.tls).Explain(request, kInspectTimeout));

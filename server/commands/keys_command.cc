@@ -24,7 +24,7 @@ struct KeysFlags {
   std::vector<std::string> scopes = {"generate"};
 };
 
-// An empty one where there is no such file yet.
+// Loads the access file; returns an empty one where there is no such file yet.
 absl::StatusOr<AccessFile> LoadOrBegin(const std::string& path) {
   if (access(path.c_str(), F_OK) != 0) return AccessFile();
   return AccessFile::Load(path);

@@ -4,7 +4,8 @@
 
 namespace tandem {
 
-// For CLI::Option::check: a name of KvQuality; "none", or a text that ParseTokenEviction takes.
+// Validators for CLI::Option::check: KvQualityText accepts a name of KvQuality, and
+// TokenEvictionText accepts "none" or a text that ParseTokenEviction takes.
 CLI::Validator KvQualityText();
 CLI::Validator TokenEvictionText();
 

@@ -8,8 +8,8 @@ class App;
 
 namespace tandem {
 
-// The flags that say which load is sent, how it is measured, and where results go: of every command
-// that has a load.
+// Adds the flags of a command that sends a load: which requests are sent and when, how they are
+// measured, and where the results go.
 void AddWorkloadFlags(CLI::App& command, BenchFlags& flags);
 void AddArrivalFlags(CLI::App& command, BenchFlags& flags);
 void AddMeasuringFlags(CLI::App& command, BenchFlags& flags);

@@ -24,7 +24,7 @@ namespace tandem {
 
 namespace {
 
-// "CODE: message" without line feeds.
+// The status as "CODE: message" without line feeds.
 std::string OneLine(const absl::Status& status) {
   std::string message(status.message());
   std::replace(message.begin(), message.end(), '\n', ' ');
@@ -49,7 +49,8 @@ int FailStart(int ready_fd, const absl::Status& status) {
 
 namespace {
 
-// A thread or a piece of memory that the system does not give throws, on whichever thread asked.
+// Ends the process with an error line when an exception was not caught: where the system has no
+// memory or no thread to give, the call throws on whichever thread made it.
 [[noreturn]] void OnTerminate() {
   std::string why;
   try {
@@ -119,7 +120,7 @@ int Main(int argc, char** argv) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  // Not "exe", as a worker that `tandem up` started would be called.
+  // Without this, a worker that `tandem up` started from /proc/self/exe would be called "exe".
   tandem::NameThisThread("tandem");
   std::set_terminate(&tandem::OnTerminate);
   tandem::LockWithoutLookingForDeadlocks();

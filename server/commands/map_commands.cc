@@ -18,7 +18,7 @@
 namespace tandem {
 namespace {
 
-// NAME.json, NAME.md and NAME.html in the folder.
+// Writes NAME.json, NAME.md and NAME.html into the folder.
 absl::Status WriteMap(const loadgen::SweepStore& folder, const std::string& name,
                       const nlohmann::ordered_json& json, const std::string& markdown,
                       const std::string& html) {

@@ -12,7 +12,7 @@ namespace {
 // A command that takes any arguments and says which build has it.
 void AddAbsentCommand(CLI::App& app, const std::string& name, Action& chosen) {
   CLI::App* command = app.add_subcommand(name, "Not in this build: `make build` adds it");
-  command->fallthrough(false);  // or flags that the command does not know are looked for above it
+  command->fallthrough(false);  // else CLI11 looks for unknown flags in the parent command
   command->allow_extras();
   command->callback([name, &chosen] {
     chosen = [name] {

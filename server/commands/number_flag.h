@@ -4,10 +4,11 @@
 
 namespace tandem {
 
-// For CLI::Option::check. What they refuse they quote, with what may be given.
+// Validators of numbers, for CLI::Option::check. An error quotes the text and says what may be
+// given.
 CLI::Validator Positive();
 CLI::Validator NotNegative();
-// A number of seconds up to `most`; "off" becomes 0.
+// Accepts a number of seconds up to `most`, or "off", which becomes 0.
 CLI::Validator SecondsOrOff(double most);
 
 }  // namespace tandem

@@ -6,9 +6,9 @@
 
 namespace tandem {
 
-// A command that takes minutes asks this of the files that it will write before it begins.
-// INVALID_ARGUMENT names a path that cannot be written; an empty path is no file. Leaves a file that is
-// there as it is.
+// Checks a file that is to be written later: a command that takes minutes calls it before it
+// begins. INVALID_ARGUMENT names a path that cannot be written; an empty path stands for no file
+// and is OK. The contents of an existing file remain.
 absl::Status CheckWritable(const std::string& path);
 
 // Writes beside `path` first, so that a file of that name is whole at any time.

@@ -23,14 +23,14 @@ PassedOptions OptionsAddedBy(CLI::App& app, const Add& add) {
   return {all.begin() + static_cast<ptrdiff_t>(before), all.end()};
 }
 
-// The flags among `options` that were given, on the command line or in a file. Only once they have been
-// parsed.
+// The flags among `options` that were given on the command line or in a file. To be called only
+// after the command line has been parsed.
 FlagValues GivenAmong(const PassedOptions& options);
 
-// Takes the flags of `more` in place of those of the same names.
+// Puts the values of `more` into `flags`, in place of the values of the same flags.
 void Replace(const FlagValues& more, FlagValues& flags);
 
-// As arguments of a process: "--name=value" for each value.
+// The flags as arguments of a process: "--name=value" for each value.
 std::vector<std::string> ArgumentsOf(const FlagValues& flags);
 
 }  // namespace tandem

@@ -39,11 +39,12 @@ struct ProfileFlags {
   std::string links = "on";
 };
 
-// The largest steps unless they are chosen; 0 tokens of context: as many as there is room for.
+// The limits of a full profile, unless flags set them. 0 tokens of context: as many as memory has
+// room for.
 constexpr StepLimits kFullLimits = {
     .max_step_tokens = 512, .max_sequences = 64, .max_context_tokens = 0};
-// A quick profile measures noisy steps again only while its steps take no longer, so that it ends
-// within a minute with its links.
+// A quick profile repeats noisy measurements of steps only until this much time has passed, so that
+// it ends within a minute, its links included.
 constexpr Duration kQuickTime = std::chrono::seconds(30);
 constexpr StepLimits kQuickLimits = {
     .max_step_tokens = 256, .max_sequences = 16, .max_context_tokens = 512};

@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-// What --route and its like take.
+// The values of --route and of similar flags.
 inline const std::map<std::string, v1::Route> kRoutesByName = {
     {"auto", v1::ROUTE_AUTO},
     {"unified", v1::ROUTE_UNIFIED},

@@ -16,7 +16,7 @@ void AddRouterFlags(CLI::App& app, RouterTuning& tuning);
 // The file of API keys and limits of tenants (server/access/api_keys.h).
 void AddAccessFlag(CLI::App& app, std::string& path);
 void AddMetricsFlag(CLI::App& app, std::optional<uint16_t>& port);
-// Whether that port uses TLS: "off", "on" or "require".
+// Adds the flag that says whether the metrics port uses TLS: "off", "on" or "require".
 void AddMetricsTlsFlag(CLI::App& app, std::string& tls);
 
 }  // namespace tandem

@@ -18,7 +18,8 @@ struct RouterProcessFlags {
   LogSetup log;
   int ready_fd = -1;
 
-  // The options with what other flags mean for them, once all were parsed.
+  // The options, completed by the flags that are not options themselves. To be called after
+  // parsing.
   RouterProcessOptions Complete() const;
 };
 

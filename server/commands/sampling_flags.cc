@@ -20,7 +20,7 @@ void AddSamplingFlags(CLI::App& command, SamplingFlags& flags) {
   add("--presence-penalty", flags.presence_penalty, "over the output; 0: none");
   add("--frequency-penalty", flags.frequency_penalty, "over the output; 0: none");
   add("--seed", flags.seed, "the same seed gives the same tokens on every route")
-      ->check(NotNegative());  // else -1 would be read as the largest of all
+      ->check(NotNegative());  // else CLI11 would read -1 as the largest unsigned number
   add("--logit-bias", flags.logit_bias, "ID=BIAS,...: added to the logits; BIAS in [-100, 100]")
       ->delimiter(',');
   add("--allowed-token-ids", flags.allowed_token_ids, "sample only these: 1,2,3")->delimiter(',');

@@ -31,7 +31,8 @@ struct SamplingFlags {
   std::vector<std::string> bad_words;
 };
 
-// Where an output ends, likewise.
+// The flags of `tandem generate` and `tandem chat` that say where an output ends. A parameter that
+// is not given takes the server's default.
 struct EndFlags {
   std::optional<int32_t> max_tokens;
   std::vector<std::string> stop;
@@ -41,18 +42,18 @@ struct EndFlags {
   bool ignore_eos = false;
 };
 
-// The group that --help lists them in.
+// The groups in which --help lists the flags of sampling and of the output's end.
 inline constexpr char kSamplingGroup[] = "Sampling (unset: the server's default)";
 inline constexpr char kEndGroup[] = "Where it ends";
 
 void AddSamplingFlags(CLI::App& command, SamplingFlags& flags);
-// `max_tokens_default`: what the help says of --max-tokens.
+// `max_tokens_default`: the default that the help of --max-tokens names.
 void AddEndFlags(CLI::App& command, EndFlags& flags, const std::string& max_tokens_default);
 
 // The entries of --logit-bias by token id.
 absl::StatusOr<std::map<int32_t, float>> ParseBiases(const std::vector<std::string>& entries);
 
-// INVALID_ARGUMENT names `what` unless the text is UTF-8.
+// INVALID_ARGUMENT unless `text` is UTF-8; the error calls the text by the name `what`.
 absl::Status CheckUtf8(std::string_view what, std::string_view text);
 
 }  // namespace tandem

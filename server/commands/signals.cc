@@ -24,7 +24,7 @@ void BlockTerminationSignals() {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ,
-         SIG_IGN);  // a limit on files, which memory to share is too, is an error to handle
+         SIG_IGN);  // exceeding a limit on files, shared memory included, is an error to handle
 }
 
 void WaitForTermination(Duration interval, const std::function<void()>& meanwhile) {

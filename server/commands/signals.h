@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-// Blocks SIGINT and SIGTERM in this thread and those it starts later, and ignores SIGPIPE: call
-// first of all in a process that drains.
+// Blocks SIGINT and SIGTERM in this thread and those that it starts later, and ignores SIGPIPE. A
+// process that drains before it ends must call it before it starts any thread.
 void BlockTerminationSignals();
 // Waits for SIGINT or SIGTERM, and calls `meanwhile` each time that `interval` has passed. Afterwards a second
 // signal ends the process at once.

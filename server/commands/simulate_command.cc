@@ -26,7 +26,7 @@ struct SimulateFlags {
   BenchFlags load;
   simulator::SimulateOptions options;
   std::string costs_of;
-  TlsFiles tls;  // of costs_of
+  TlsFiles tls;  // for the connection to costs_of
   std::string route = "auto";
   double link_gb_per_s = 0;
   double hop_us = 100;
@@ -74,7 +74,7 @@ absl::StatusOr<simulator::SimulateOptions> MakeSimulateOptions(const SimulateFla
   return options;
 }
 
-// What the workers of a service report of their steps.
+// The costs of steps that the workers of a running service report.
 absl::StatusOr<std::vector<simulator::ServedCosts>> CostsOf(const std::string& server,
                                                             const TlsFiles& tls) {
   constexpr std::chrono::seconds kAnswerTimeout(5);

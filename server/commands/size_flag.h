@@ -4,7 +4,7 @@
 
 namespace tandem {
 
-// What "k" means, as CLI::AsSizeValue takes it.
+// Whether the unit "k" means 1000 or 1024, in the sense of CLI::AsSizeValue.
 enum class Kilo { k1000, k1024 };
 
 // For CLI::Option::transform: bytes with or without a unit, as 512MiB. Refuses what is below zero,

@@ -25,30 +25,30 @@ constexpr Duration kFirstBackOff = std::chrono::milliseconds(100);
 constexpr Duration kMaxBackOff = std::chrono::seconds(5);
 // A child that lived this long was well: its next death starts the back-off anew.
 constexpr Duration kHealthyLife = std::chrono::seconds(10);
-// After the drain, the time to end by itself.
+// How long processes may take to exit after the time for draining is over.
 constexpr Duration kExitGrace = std::chrono::seconds(3);
 
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
-// One place in the family; the process in it may change.
+// The router or one of the workers. Its process changes when it is started again.
 struct Member {
   std::string name;
   std::vector<std::string> arguments;
   std::optional<ChildProcess> process;
-  bool ready = false;      // the process that lives now
-  bool was_ready = false;  // any process so far
+  bool ready = false;      // whether the process that runs now is ready
+  bool was_ready = false;  // whether any process of this member was ready so far
   TimePoint started;
   TimePoint restart_at = kNoDeadline;
   Duration back_off = kFirstBackOff;
 };
 
-// Termination and children's deaths, as a descriptor to poll.
+// Blocks SIGINT, SIGTERM and SIGCHLD and returns a descriptor that can be polled for them.
 int OpenSignals() {
   sigset_t set;
   sigemptyset(&set);
   for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
   sigprocmask(SIG_BLOCK, &set, nullptr);
-  signal(SIGPIPE, SIG_IGN);  // whoever reads our output may go; the service goes on
+  signal(SIGPIPE, SIG_IGN);  // a reader of this process's output that goes away must not end it
   return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
@@ -94,7 +94,7 @@ class Supervisor {
     return next;
   }
 
-  // Sleeps until a signal, a child's word, or `deadline`.
+  // Sleeps until a signal came, a child wrote to its pipe, or `deadline` has passed.
   void Wait(TimePoint deadline) {
     std::vector<pollfd> fds = {{.fd = signals_, .events = POLLIN, .revents = 0}};
     for (const Member& member : members_) {
@@ -134,7 +134,7 @@ class Supervisor {
       if (poll(&fd, 1, 0) < 1) continue;
       const std::string line = member.process->TakeReadyLine();
       if (!line.empty()) RETURN_IF_ERROR(OnReady(member, line));
-      // When nothing was written it is about to be reaped.
+      // A child that wrote nothing has died, and Reap notes that.
     }
     return absl::OkStatus();
   }
@@ -144,7 +144,7 @@ class Supervisor {
     member.ready = member.was_ready = true;
     if (&member == &router() && first) {
       address_ = address;
-      // A restarted router must be found where it was.
+      // A router that is started again must listen on the same port.
       const std::string port = address.substr(address.rfind(':') + 1);
       member.arguments.back() = "--port=" + port;
       for (Member& worker : members_) {
@@ -182,7 +182,7 @@ class Supervisor {
     for (Member& member : members_) {
       int how = 0;
       if (!member.process || waitpid(member.process->pid(), &how, WNOHANG) <= 0) continue;
-      member.process->TakeReadyLine();  // it may have said why since it was looked at
+      member.process->TakeReadyLine();  // it may have written a reason since the last look
       const std::string why = member.process->failure();
       std::string what = WIFSIGNALED(how) ? fmt::format("killed by signal {}", WTERMSIG(how))
                                           : fmt::format("exited with status {}", WEXITSTATUS(how));
@@ -213,7 +213,7 @@ class Supervisor {
     Stop(workers, std::max(deadline, Now() + kExitGrace));
   }
 
-  // SIGTERM, and SIGKILL for whoever is there at `deadline`.
+  // Sends SIGTERM to the members, and SIGKILL to those that still run at `deadline`.
   void Stop(const std::vector<Member*>& members, TimePoint deadline) {
     for (Member* member : members) {
       if (member->process) member->process->Signal(SIGTERM);

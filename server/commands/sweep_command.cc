@@ -20,14 +20,14 @@ struct SweepFlags {
   std::vector<std::string> up_flags;
   std::vector<std::string> goodput;
   SweepPlanFlags plan;
-  SimulatedMachineFlags simulated;  // its model directory is --model, which a live sweep has, too
+  SimulatedMachineFlags simulated;  // --model sets its model directory, also for a live sweep
   std::string out = "sweep";
   bool dry_run = false;
 
   bool is_simulated() const { return !simulated.machines.file.empty(); }
 };
 
-// What `tandem up` gets besides what the strategy says.
+// The arguments of `tandem up` that do not depend on the strategy.
 std::vector<std::string> UpArguments(const SweepFlags& flags) {
   const std::string& model_dir = flags.simulated.machines.overrides.model_dir;
   std::vector<std::string> arguments = {"--device=" + flags.device};
@@ -40,7 +40,7 @@ std::vector<std::string> UpArguments(const SweepFlags& flags) {
   return arguments;
 }
 
-// Flags of the one way to run points say nothing to the other.
+// Refuses flags that have no effect in the chosen way to run points, simulated or live.
 absl::Status CheckWay(const SweepFlags& flags) {
   if (flags.is_simulated()) {
     if (flags.device != "cpu") {

@@ -22,27 +22,27 @@ struct SweepPlanFlags {
   loadgen::SweepPlan plan;  // those fields whose flags need no conversion
 };
 
-// --strategy, --workers, --workloads, --rates, --rates-of, --seeds, --num-prompts, --min-seconds,
-// --context.
+// Adds --strategy, --workers, --workloads, --rates, --rates-of, --seeds, --num-prompts,
+// --min-seconds and --context.
 void AddSweepPlanFlags(CLI::App& command, SweepPlanFlags& flags);
 
-// The plan without objectives, and without what serves. Errors name the flag; Validate says whether the
-// plan as a whole can run.
+// The plan that the flags describe, without its objectives and without the service that runs it.
+// Errors name the flag; SweepPlan's Validate says whether the plan as a whole can run.
 absl::StatusOr<loadgen::SweepPlan> MakeSweepPlan(const SweepPlanFlags& flags);
 
-// The machines of the virtual clock.
+// The machines that a sweep simulates on the virtual clock.
 struct SimulatedMachineFlags {
   simulator::SimulatedMachines machines;
-  double link_gb_per_s = 0;  // 0: the file's
+  double link_gb_per_s = 0;  // 0: the bandwidth in the parameter file
 };
-// --simulate and --kv-tokens; returns the former.
+// Adds --simulate and --kv-tokens; returns the option --simulate.
 CLI::Option* AddSimulatedMachineFlags(CLI::App& command, SimulatedMachineFlags& flags);
-// --link-gb-per-s
+// Adds --link-gb-per-s.
 void AddSimulatedLinkFlag(CLI::App& command, SimulatedMachineFlags& flags);
 absl::StatusOr<simulator::SimulatedMachines> MakeSimulatedMachines(
     const SimulatedMachineFlags& flags);
 
-// The same as arguments of a command, for the keys and the headings of results.
+// The simulated machines as arguments of a command, for the keys and the headings of results.
 std::vector<std::string> ArgumentsOf(const SimulatedMachineFlags& flags);
 
 }  // namespace tandem

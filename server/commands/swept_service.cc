@@ -48,7 +48,8 @@ SweptService::~SweptService() {
   ReapAllChildren(kLongestEnd);
 }
 
-// A worker that still starts would get less than its share of the first requests.
+// Waits until all workers are ready: one that still starts would get less than its share of the
+// first requests.
 absl::Status SweptService::AwaitWorkers(int count) const {
   Client client(address_);
   const auto deadline = std::chrono::steady_clock::now() + kLongestStart;

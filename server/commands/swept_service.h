@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-// A `tandem up` of its own for one point of a sweep, so that no point finds the caches or the
-// knowledge of another. The process must adopt its orphans (PR_SET_CHILD_SUBREAPER).
+// A `tandem up` of its own for one point of a sweep, so that no point profits from the caches or
+// the learned costs of another point. The process must adopt its orphans (PR_SET_CHILD_SUBREAPER).
 class SweptService {
  public:
   // Returns when all workers are ready. FAILED_PRECONDITION says why the service could not start.

@@ -14,7 +14,7 @@ namespace tandem {
 void AddPortTlsFlags(CLI::App& app, TlsFiles& files);
 // Whether clients of a router need a certificate: "optional" or "require".
 void AddTlsClientsFlag(CLI::App& app, std::string& clients);
-// The files of a command that asks a router.
+// Adds the flags for the TLS files of a command that is a client of a router.
 void AddClientTlsFlags(CLI::App& app, TlsFiles& files);
 
 }  // namespace tandem

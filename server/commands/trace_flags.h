@@ -10,7 +10,8 @@ namespace tandem {
 
 // The flags of tracing that `tandem router`, `tandem worker` and `tandem up` share.
 void AddTraceFlags(CLI::App& app, TraceTuning& tuning);
-// The file of one process; `tandem up` gives each of its children one.
+// Adds the flag for the file of spans of one process; `tandem up` gives each of its children a file
+// of its own.
 void AddTraceFileFlag(CLI::App& app, TraceTuning& tuning);
 
 TraceEnvironment ReadTraceEnvironment();

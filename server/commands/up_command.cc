@@ -19,7 +19,7 @@
 namespace tandem {
 namespace {
 
-// The arguments of a process that `tandem COMMAND` starts.
+// The command line of a child: `command` and then the flags.
 std::vector<std::string> ChildArguments(const std::string& command, const FlagValues& flags) {
   std::vector<std::string> arguments = ArgumentsOf(flags);
   arguments.insert(arguments.begin(), command);
@@ -68,7 +68,7 @@ std::chrono::seconds LongestDrain(const UpFlags& flags, const UpPlan& plan) {
   int longest = flags.drain_seconds;
   const auto take = [&longest](const FlagValues& process) {
     int seconds = 0;
-    // What is no number is refused by the process.
+    // A value that is no number is skipped, because the process itself refuses it.
     if (absl::SimpleAtoi(process.at("drain-seconds").front(), &seconds)) {
       longest = std::max(longest, seconds);
     }

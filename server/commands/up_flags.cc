@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-constexpr int kMaxWorkers = 64;  // of one role
+constexpr int kMaxWorkers = 64;  // the most workers of one role
 
 void AddPlaceFlags(CLI::App& up, UpFlags& flags) {
   up.add_option(

@@ -29,7 +29,7 @@ struct PassedFlags {
   FlagValues to_workers;
 };
 
-// The flags of `tandem up`, and of `tandem check`, which says what would become of them.
+// The flags of `tandem up`, and of `tandem check`, which says what `tandem up` would do with them.
 struct UpFlags {
   std::string model_dir;
   std::string model_name;
@@ -38,13 +38,13 @@ struct UpFlags {
   std::optional<uint16_t> http_port;
   bool no_http = false;
   std::optional<int> prefill;  // nothing: one on the CPU, none on a GPU
-  std::optional<int> decode;   // likewise
+  std::optional<int> decode;   // nothing: one on the CPU, none on a GPU
   int unified = 1;
   int drain_seconds = 30;
   LogSetup log = {.level = "warn"};
   int ready_fd = -1;
   WorkerTuning tuning;
-  // Only children use the values of these.
+  // The fields from here to tls_clients configure the child processes.
   RouterTuning router;
   ServerLimits server;
   std::optional<uint16_t> metrics_port;
@@ -59,7 +59,8 @@ struct UpFlags {
   std::shared_ptr<const ConfigUse> config;
 };
 
-// Returns what takes down, once all flags have been parsed, which of them children get.
+// Adds the flags. The function that it returns must be called after parsing, and returns which of
+// the given flags are passed on to children.
 std::function<PassedFlags()> AddUpFlags(CLI::App& app, UpFlags& flags);
 
 }  // namespace tandem

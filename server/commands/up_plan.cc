@@ -22,7 +22,8 @@ struct RoleCount {
   int count = 0;
 };
 
-// In the order in which workers are started and have their ports of metrics.
+// The numbers of workers in the order in which workers are started and get consecutive metrics
+// ports.
 using Counts = std::vector<RoleCount>;
 
 // Workers that share one GPU have nothing to gain from handing KV over: unless it is asked for, one
@@ -46,7 +47,7 @@ absl::StatusOr<std::string> ServedName(const UpFlags& flags) {
   return flags.model_name.empty() ? ModelNameFor(flags.model_dir) : flags.model_name;
 }
 
-// What the router and all workers have, whatever sections say.
+// The flags that the router and all workers have by default.
 FlagValues CommonFlags(const UpFlags& flags) {
   FlagValues common = {{"log-level", {flags.log.level}},
                        {"log-format", {flags.log.format}},
@@ -56,13 +57,14 @@ FlagValues CommonFlags(const UpFlags& flags) {
   return common;
 }
 
-// Processes do not share a file of spans, which each of them bounds.
+// Gives the process a trace file of its own, because each process bounds the size of its file.
 void SplitTraceFile(const std::string& name, FlagValues& process) {
   const auto file = process.find("trace-file");
   if (file != process.end()) file->second.back() += "." + name;
 }
 
-// The flags of `given` that no worker's section overrides.
+// The flags of `given` that beat the file's sections, because they were given on the command line
+// or in [up]; all of them where there is no file.
 FlagValues ExplicitAmong(const FlagValues& given, const UpFlags& flags) {
   if (!HasFile(flags)) return given;
   FlagValues some;
@@ -72,7 +74,8 @@ FlagValues ExplicitAmong(const FlagValues& given, const UpFlags& flags) {
   return some;
 }
 
-// Takes what the file says for a process, and over it what is said to `tandem up` itself.
+// Sets the flags that the file has for a process, and then those that were given to `tandem up`
+// itself, which beat the file.
 void TakeSections(const std::vector<ConfigEntry>& entries, const UpFlags& flags,
                   FlagValues& process) {
   for (const ConfigEntry& entry : entries) process[entry.key] = entry.values;

@@ -20,7 +20,8 @@ struct UpPlan {
   std::vector<PlannedWorker> workers;
 };
 
-// Where workers listen that are called from this machine only, when a router listens on `host`.
+// The address on which workers listen when a router listens on `host`: loopback where that is a
+// wildcard address, because workers are called from this machine only.
 std::string WorkersHost(const std::string& host);
 
 // The flags of workers that were given to the command itself, on its command line or in [up].
@@ -30,7 +31,8 @@ FlagValues ExplicitWorkerFlags(const UpFlags& flags);
 // for workers. Reads no weights. INVALID_ARGUMENT says which flag is missing or at fault.
 absl::StatusOr<UpPlan> PlanUp(const UpFlags& flags);
 
-// INVALID_ARGUMENT where its workers have no route for a request.
+// INVALID_ARGUMENT where the workers of the plan offer no route: neither a unified worker nor a
+// pair of prefill and decode workers.
 absl::Status CheckRoutes(const UpPlan& plan);
 
 }  // namespace tandem

@@ -21,7 +21,7 @@ const std::set<std::string>& RoleSections() {
   return sections;
 }
 
-// Where a worker listens, and how others reach it.
+// The flags that say where a worker listens, and how others reach it.
 const std::set<std::string>& AddressKeys() {
   static const std::set<std::string> keys = {"host",      "port",           "data-port",
                                              "advertise", "advertise-data", "metrics-port"};
@@ -43,7 +43,7 @@ std::set<std::string> Without(std::set<std::string> flags, const std::string& fl
   return flags;
 }
 
-// What a section may contain.
+// The flags that a section may set.
 std::set<std::string> FlagsIn(const std::string& section, const KnownFlags& known) {
   const std::set<std::string>& of_worker = FlagsOf(known, kWorker);
   if (RoleSections().contains(section)) return Without(of_worker, "role");
@@ -55,7 +55,7 @@ std::set<std::string> FlagsIn(const std::string& section, const KnownFlags& know
   return both;
 }
 
-// Says where a key belongs that its section does not have, or which one is near.
+// Advice for a key that its section does not have: where it belongs, or which known key is similar.
 std::string AdviceFor(const std::string& key, const std::string& section, const KnownFlags& known) {
   if (key == "role" && RoleSections().contains(section)) {
     return ": the name of the section is the role";
@@ -168,7 +168,8 @@ std::vector<ConfigEntry> ConfigFile::ForUp() const {
   const Filter of_workers_alone = [this](const std::string& key) {
     return flags_of_up_.contains(key) && !flags_of_router_.contains(key);
   };
-  // Every process has these for itself.
+  // `tandem up` takes these flags from [up] and [shared] alone, because every process has them for
+  // itself.
   const Filter of_router = [of_up](const std::string& key) {
     return of_up(key) && key != "log-level" && key != "log-format" && key != "trace-file" &&
            key != "drain-seconds";

@@ -12,10 +12,11 @@ namespace {
 
 bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-// Reads the values of one entry, which may go on over several lines of the file.
+// Reads the values of one entry, which may continue over several lines of the file.
 class ValueReader {
  public:
-  // `next_line`: the first line that a list may go on with; moved behind those that were read.
+  // `next_line`: the index of the line after the entry's first line, where a list may continue; it
+  // is moved behind the lines that were read.
   ValueReader(std::string_view text, const std::vector<std::string_view>& lines, size_t& next_line)
       : rest_(text),
         lines_(lines),
@@ -47,7 +48,8 @@ class ValueReader {
   void SkipSpace() {
     while (!rest_.empty() && IsSpace(rest_.front())) rest_.remove_prefix(1);
   }
-  // A comment ends the line. To be asked only where no value has begun.
+  // Whether the line has no more values: it has ended, or a comment begins. Only meaningful between
+  // values.
   bool AtEnd() const { return rest_.empty() || rest_.front() == '#'; }
 
   absl::StatusOr<std::vector<std::string>> ReadList() {
@@ -74,7 +76,8 @@ class ValueReader {
     }
   }
 
-  // A text in quotes, or one that ends at a comment, at one of `ends`, or with the line.
+  // Reads one value: a text in quotes, or one that ends at a comment, at one of `ends`, or with the
+  // line.
   absl::StatusOr<std::string> ReadOne(std::string_view ends) {
     if (rest_.front() == '"' || rest_.front() == '\'') return ReadQuoted(rest_.front());
     size_t length = 0;
@@ -87,7 +90,8 @@ class ValueReader {
     return value;
   }
 
-  // In double quotes \" and \\ stand for one character; in single quotes every character is itself.
+  // Reads a text in quotes. In double quotes \" and \\ stand for " and \; in single quotes every
+  // character stands for itself.
   absl::StatusOr<std::string> ReadQuoted(char quote) {
     std::string value;
     for (size_t i = 1; i < rest_.size(); ++i) {
@@ -122,7 +126,7 @@ std::string_view WithoutComment(std::string_view line) {
   return Trimmed(line.substr(0, line.find('#')));
 }
 
-// The name in "[name]"; quotes around parts of it are not needed and not taken.
+// The name in a line "[name]". Quotes around parts of the name are neither needed nor accepted.
 absl::StatusOr<std::string> SectionName(std::string_view line, int number) {
   const std::string_view text = WithoutComment(line);
   if (text.starts_with("[[")) {
@@ -157,7 +161,7 @@ absl::Status AddEntry(ConfigEntry entry, ConfigSection& section) {
   return absl::OkStatus();
 }
 
-// Reads the entry that begins on `line`, the one before lines[next_line].
+// Reads the entry that begins on `line`, which precedes lines[next_line].
 absl::StatusOr<ConfigEntry> ReadEntry(std::string_view line,
                                       const std::vector<std::string_view>& lines,
                                       size_t& next_line) {

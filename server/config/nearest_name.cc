@@ -9,9 +9,9 @@
 namespace tandem {
 namespace {
 
-constexpr size_t kLongestName = 64;  // no flag is longer, and a comparison costs the square of it
+constexpr size_t kLongestName = 64;  // flags are shorter; comparing takes quadratic time
 
-// The name as flags write it: lower case, - and not _, and without the dashes before it.
+// Writes a name as flags are written: lower case, with - in place of _, and without leading dashes.
 std::string AsFlag(std::string_view given) {
   given.remove_prefix(std::min(given.find_first_not_of('-'), given.size()));
   std::string name(given.substr(0, kLongestName));
@@ -21,7 +21,8 @@ std::string AsFlag(std::string_view given) {
   return name;
 }
 
-// The optimal string alignment distance. rows[i][j]: between the first i letters of a and j of b.
+// The optimal string alignment distance of two names. rows[i][j]: the distance between the first i
+// letters of `a` and the first j of `b`.
 size_t Distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> rows(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t j = 0; j <= b.size(); ++j) rows[0][j] = j;

@@ -85,7 +85,8 @@ std::string TotalsTable(const EvalResult& result) {
   return table;
 }
 
-// The codecs that carried KV, and what else a reader has to know of the numbers.
+// Lines below the tables: the codecs that carried KV, and what else a reader must know about the
+// numbers.
 std::string Notes(const EvalResult& result) {
   std::set<std::string> codecs;
   bool kv_moved = false;
@@ -145,7 +146,8 @@ Json TotalsJson(const EvalResult& result) {
   return totals;
 }
 
-// A logarithmic axis where it can show every point.
+// KL divergence against the compression of KV, on a logarithmic axis if all divergences are above
+// zero.
 Plot KlPlot(const EvalResult& result) {
   PlotSeries series{
       .name = "windows", .color = kColor, .mark = PlotSeries::Mark::kDots, .points = {}};

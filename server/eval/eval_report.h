@@ -9,10 +9,10 @@ namespace tandem {
 // What an evaluation found, for the terminal: the totals, then a line for each window.
 std::string EvalTables(const EvalResult& result);
 
-// The same with all digits as one JSON object, for tools.
+// The result of an evaluation as one JSON object with all digits, for tools.
 std::string EvalJson(const EvalResult& result);
 
-// The same as an HTML page that loads nothing else, with plots of the windows.
+// The result of an evaluation as a self-contained HTML page with plots of the windows.
 std::string EvalPage(const EvalResult& result);
 
 }  // namespace tandem

@@ -9,7 +9,7 @@ namespace {
 using Value = std::optional<double>;
 using Worst = Measure::Worst;
 
-// Only where KV moved.
+// The value, for windows whose KV was moved between workers; nothing for others.
 Value OfMovedKv(const WindowResult& window, double value) {
   return window.kv.raw() > 0 && window.kv.wire() > 0 ? Value(value) : std::nullopt;
 }
@@ -23,7 +23,7 @@ bool IsWorse(Worst worst, double value, double than) {
 }  // namespace
 
 std::span<const Measure> MeasuresOf(const EvalSubject& subject) {
-  constexpr size_t kOfPlantedFacts = 2;  // the last ones
+  constexpr size_t kOfPlantedFacts = 2;  // the measures of planted facts, at the end of kMeasures
   static constexpr auto kMeasures = std::to_array<Measure>({
       {"baseline_perplexity", "perplexity, baseline", "ppl base", Worst::kHighest, 4,
        [](const WindowResult& w) { return Value(w.change.baseline_perplexity); }},

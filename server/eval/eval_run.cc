@@ -10,7 +10,8 @@
 namespace tandem {
 namespace {
 
-// What came is what was forced, computed by a model.
+// Checks that the output is the one that was forced, and that a model computed its
+// log-probabilities.
 absl::Status CheckAnswer(const EvalWindow& window, const Generation& generation) {
   if (generation.summary.simulated()) {
     return FailedPrecondition("the server is simulated: no model computes its log-probabilities");
@@ -40,7 +41,8 @@ absl::StatusOr<Generation::Choice> Ask(Client& client, const EvalWindow& window,
   return std::move(generation.choices[0]);
 }
 
-// Nothing where the window has no answer. There are log-probabilities of its whole output.
+// Whether greedy decoding would have given the answer at the end of the window; nothing where the
+// window has no answer. `choice` has the log-probabilities of the whole output.
 std::optional<bool> IsFound(const EvalWindow& window, const Generation::Choice& choice) {
   if (window.answer_tokens == 0) return std::nullopt;
   return AreMostProbable(

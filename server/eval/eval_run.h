@@ -12,25 +12,26 @@
 
 namespace tandem {
 
-// Asks a router for the tokens of a text.
+// A function that asks a router for the tokens of a text. `client` outlives it.
 TokenizeText TokenizeAt(Client& client, Client::Timeout timeout);
 
-// The request that has the router output the window's tokens.
+// A request that forces the router to output the window's tokens and to report their
+// log-probabilities.
 v1::GenerateRequest ForcedRequest(const EvalWindow& window, const ServedAs& served,
                                   int32_t num_logprobs, const std::string& cache_salt);
 
 // Sends each window once as the baseline and once as the tested request, one after the other.
 class EvalRun {
  public:
-  using Progress = std::function<void(int64_t done, int64_t total)>;  // windows
+  using Progress = std::function<void(int64_t done, int64_t total)>;  // counted in windows
 
-  // `name` must differ from that of every other run at these routers: no request may find a prefix of
-  // another run cached, because KV that is cached does not move.
-  // `tls`: of a client, for both routers.
+  // `name` must differ from the name of every other run at these routers: it keeps requests from
+  // finding a prefix that another run has cached, because KV that is cached does not move. `tls`:
+  // the client's files for both routers.
   EvalRun(EvalSubject subject, std::string name, Client::Timeout timeout, const TlsFiles& tls = {});
 
-  // An error names the window and the request. FAILED_PRECONDITION when no model computes the tokens, or
-  // when the router does not know forced outputs.
+  // Runs all windows. An error names the window and the request. FAILED_PRECONDITION when no model
+  // computes the tokens, or when the router does not support forced outputs.
   absl::StatusOr<EvalResult> Run(const std::vector<EvalWindow>& windows, const Progress& progress);
 
  private:

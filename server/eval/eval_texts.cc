@@ -18,7 +18,7 @@ namespace {
 
 constexpr uintmax_t kMaxFileBytes = uintmax_t{256} << 20;
 
-// The size is looked at before memory is taken for it.
+// Reads a file whole. Its size is checked before memory is allocated for it.
 absl::StatusOr<std::string> ReadText(const std::string& path) {
   std::error_code error;
   const uintmax_t bytes = std::filesystem::file_size(path, error);

@@ -14,8 +14,8 @@ struct EvalText {
   std::string text;  // UTF-8
 };
 
-// The texts of a file: of one whose name ends in .jsonl one of each line, of another one all that it
-// holds. NOT_FOUND or INVALID_ARGUMENT names the file. No message repeats its text.
+// Reads the texts of a file. In a file whose name ends in .jsonl each line holds one text; any
+// other file is one text. NOT_FOUND or INVALID_ARGUMENT names the file; no error repeats the text.
 absl::StatusOr<std::vector<EvalText>> ReadEvalTexts(const std::string& path);
 
 // Reads lines that are JSON objects with "text" and, where a text has a name of its own, "name".

@@ -8,7 +8,8 @@
 namespace tandem {
 namespace {
 
-// A router tokenizes texts of that size beside those of its other clients.
+// Longer texts are tokenized in pieces of this size, so that the router serves other clients in
+// between.
 constexpr size_t kPieceBytes = 16 << 10;
 
 // The tokens that the tokenizer puts before every text.
@@ -36,12 +37,12 @@ std::string_view FirstPiece(std::string_view text) {
 // The windows of one text, one behind the other.
 class TextWindows {
  public:
-  // All must outlive it.
+  // All arguments must outlive it.
   TextWindows(const EvalText& text, const std::vector<int32_t>& before, const WindowPlan& plan,
               const TokenizeText& tokenize)
       : text_(text), before_(before), plan_(plan), tokenize_(tokenize), unread_(text.text) {}
 
-  // Nothing when what is left of the text is too short.
+  // The next window; nothing when the rest of the text is too short for one.
   absl::StatusOr<std::optional<EvalWindow>> Next() {
     const int64_t from_text = plan_.prompt_tokens - std::ssize(before_);
     const auto wanted = static_cast<size_t>(from_text + plan_.output_tokens);

@@ -23,16 +23,17 @@ struct EvalWindow {
   std::string name;  // of its text, and which of the text's windows it is, from 1
   std::vector<int32_t> prompt;
   std::vector<int32_t> output;
-  int64_t answer_tokens = 0;  // the last ones of the output, which follow from a fact in the prompt
+  int64_t answer_tokens = 0;  // the output's last tokens, which follow from a planted fact
 };
 
 using TokenizeText =
     std::function<absl::StatusOr<std::vector<int32_t>>(std::string_view, Template)>;
 
-// Windows that do not overlap: the first one of each text, then the second ones, and so on, until there
-// are plan.count or no text has another one. Each begins with what the tokenizer puts before a text,
-// such as BOS, because models are at a loss without it. Texts are tokenized in pieces, no further than
-// they are needed. INVALID_ARGUMENT when no text is long enough for a window.
+// Cuts texts into windows that do not overlap: the first window of each text, then the second ones,
+// and so on, until there are plan.count windows or all texts are used up. Each begins with the
+// tokens that the tokenizer puts before a text, such as BOS, because models predict badly without
+// them. Texts are tokenized in pieces, and only as far as they are needed. INVALID_ARGUMENT when no
+// text is long enough for a window.
 absl::StatusOr<std::vector<EvalWindow>> MakeWindows(const std::vector<EvalText>& texts,
                                                     const WindowPlan& plan,
                                                     const TokenizeText& tokenize);

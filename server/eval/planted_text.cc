@@ -19,7 +19,7 @@ constexpr int64_t kFirstCode = 10'000;
 constexpr int64_t kNumCodes = 90'000;
 constexpr int64_t kCodeStep = 48'271;
 
-// The tokens of a fact.
+// A planted fact in tokens.
 struct FactTokens {
   std::vector<int32_t> sentence;
   std::vector<int32_t> question;

@@ -9,8 +9,8 @@
 namespace tandem {
 namespace {
 
-// Log-probabilities are floats, so what is left of 1 is known to about a millionth. A smaller rest counts
-// as that much, which keeps rounding from looking like a divergence.
+// The least probability that the rest of a vocabulary counts as. Log-probabilities are floats, so
+// the rest is known to about a millionth; this keeps rounding from looking like a divergence.
 constexpr double kLeastRest = 1e-6;
 
 std::optional<double> LogprobOf(const v1::TokenLogprobs& known, int32_t token_id) {

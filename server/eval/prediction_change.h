@@ -11,7 +11,7 @@ namespace tandem {
 // served in another (the baseline), before each of the same tokens.
 struct PredictionChange {
   double baseline_perplexity = 1;
-  double perplexity = 1;  // of the tested one
+  double perplexity = 1;  // of the tested way of serving
   double top1_agreement =
       1;               // the share of tokens before which both find the same one most probable
   double kl_nats = 0;  // the mean of KlLowerBound
@@ -19,18 +19,21 @@ struct PredictionChange {
   double perplexity_change_percent() const { return (perplexity / baseline_perplexity - 1) * 100; }
 };
 
-// INTERNAL when the two are not log-probabilities of the same tokens with at least one alternative each.
+// Compares the log-probabilities of two outputs. INTERNAL unless both are of the same tokens with
+// at least one alternative each.
 absl::StatusOr<PredictionChange> ComparePredictions(std::span<const v1::TokenLogprobs> baseline,
                                                     std::span<const v1::TokenLogprobs> tested);
 
-// Whether greedy decoding says these tokens: each is the most probable one in its place.
+// Whether greedy decoding would output these tokens: each is the most probable one in its place.
 bool AreMostProbable(std::span<const v1::TokenLogprobs> tokens);
 
-// The Kullback-Leibler divergence, in nats, of the tested distribution from the baseline's, where both
-// are known by their most probable tokens only: over the baseline's most probable tokens that the other
-// names too, and one bucket for all the rest. To put tokens together in a bucket can only lose
-// differences, so the divergence over the whole vocabulary is at least this.
-// Source: Cover and Thomas, "Elements of Information Theory", 2006, section 2.7 (log sum inequality).
+// A lower bound of the Kullback-Leibler divergence, in nats, of the tested distribution from the
+// baseline's, both of which are known by their most probable tokens only. It sums over the
+// baseline's most probable tokens that the tested distribution lists too, and over one bucket for
+// all other tokens. Merging tokens into a bucket can only reduce the divergence, so that over the
+// whole vocabulary is at least as large.
+// Source: Cover and Thomas, "Elements of Information Theory", 2006, section 2.7 (log sum
+// inequality).
 double KlLowerBound(const v1::TokenLogprobs& baseline, const v1::TokenLogprobs& tested);
 
 }  // namespace tandem

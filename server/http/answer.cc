@@ -88,14 +88,15 @@ void Answer::RespondLocked(HttpResponse response) {
     body.clear();
   }
   const size_t bytes = message.size();
-  const Next next = queue_.Push(std::move(message), bytes, Pace::kLive);  // the first: it is taken
+  // The result is never kFull, because the queue is still empty.
+  const Next next = queue_.Push(std::move(message), bytes, Pace::kLive);
   if (!body.empty()) {
     const size_t body_bytes = body.size();
     if (queue_.Push(std::move(body), body_bytes, Pace::kWhole) == Next::kFull) {
       HttpResponse refusal = HttpError(503, "too much of other answers is unread: try again later");
       std::string head =
           Head(503, refusal.content_type, {{"Retry-After", "1"}}, refusal.body.size());
-      queue_.current() = head + refusal.body;  // nobody writes it before NextWrite
+      queue_.current() = head + refusal.body;  // the connection writes it only after NextWrite
     }
   }
   Do(next);

@@ -15,7 +15,7 @@
 
 namespace tandem {
 
-// What the request and its connection say about the answer.
+// The form of an answer, as far as its request and connection determine it.
 struct AnswerForm {
   enum class Body : bool { kSent, kLeftOut };
   Body body = Body::kSent;  // left out of answers to HEAD
@@ -37,10 +37,11 @@ struct AnswerForm {
 class Answer {
  public:
   enum class Phase : uint8_t { kAwaited, kStreaming, kClosing, kAborting, kFinished };
-  // `wake` only queues a task that makes the connection look at this again. `all` as of WriteQueue.
+  // `wake` only queues a task that makes the connection look at this answer again. `all` is the
+  // same as in WriteQueue.
   Answer(AnswerForm form, size_t max_queued_bytes, AnswerBuffers* all, std::function<void()> wake);
 
-  // The handler's side. What comes when it may not come is logged and ignored.
+  // The handler's side. A call that is not allowed in the present phase is logged and ignored.
   void Respond(HttpResponse response);
   void Start(const HttpStreamStart& start);
   [[nodiscard]] bool Push(std::string part, Pace pace);
@@ -48,36 +49,38 @@ class Answer {
   void Close();
   void Abort(std::string last_part);
   void OnGone(std::function<void()> gone);
-  // The handler has dropped the exchange, or the stream: ends what was not ended.
+  // The handler has dropped the exchange or the stream without ending the answer: ends it now.
   void AbandonExchange();
   void AbandonStream();
 
-  // The connection's side, on its thread.
-  // To be called before the connection looks at what there is to do: changes after this call wake it.
+  // The connection's side, to be called on its I/O thread. ExpectWake must be called before the
+  // connection looks for what to do: changes after that call wake it.
   void ExpectWake();
   Phase phase() const;
-  // What is to be written next, until OnWritten; null: nothing for now.
+  // The bytes to write next, which remain valid until OnWritten; null: nothing for now.
   const std::string* NextWrite();
   void OnWritten(bool ok);
-  // Whether the connection may be used again. Of kFinished.
+  // Whether the connection may be used for another request. Only in the phase kFinished.
   AfterAnswer after() const;
-  // What keeps an idle stream alive, in this answer's encoding, and how long it may be idle before it;
-  // zero: never.
+  // keep_alive: after how long without a write an idle stream sends KeepAlivePart, which is in this
+  // answer's encoding; zero: never.
   Duration keep_alive() const;
   std::string KeepAlivePart() const;
-  // The client has gone before kFinished: returns what is to be called.
+  // To be called when the client has gone before the phase kFinished: returns the handler's
+  // callback for that.
   [[nodiscard]] std::function<void()> TakeGone();
-  // The connection is over with this answer. The handler may still hold it, also when `all` is gone.
+  // The connection does not use this answer any more. The handler may still hold it, even after
+  // `all` is gone.
   void Detach();
 
  private:
   using Next = WriteQueue<std::string>::Next;
 
-  // A head for this form, chunked unless the length is known.
+  // The status line and headers of an answer of this form, chunked unless the length is known.
   std::string Head(int status, const std::string& content_type, std::vector<HttpHeader> headers,
                    std::optional<size_t> content_length) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Frame(std::string part) const;
-  // Notes what the connection has to do, and wakes it unless it is nothing.
+  // Notes what the connection has to do next, and wakes it if that is anything.
   void Do(Next next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EnterPhase(Phase phase, Next next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -85,7 +88,7 @@ class Answer {
   void AbortLocked(std::string last_part) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const HttpVersion version_;
-  const bool is_chunked_;  // if it is a stream
+  const bool is_chunked_;  // whether a stream is sent in chunks
   const bool has_body_;
   WriteQueue<std::string> queue_;
   mutable absl::Mutex mutex_;  // held across wake_, which only queues a task
@@ -100,7 +103,8 @@ class Answer {
   std::function<void()> gone_ ABSL_GUARDED_BY(mutex_);
 };
 
-// What a handler gets. It keeps `body`, which is that of the request, until the body is taken.
+// The exchange that a handler gets. It keeps `body`, the request's share of the budget, until the
+// handler takes the body.
 std::shared_ptr<HttpExchange> NewExchange(HttpRequest request, std::shared_ptr<BodyShare> body,
                                           std::shared_ptr<Answer> answer);
 

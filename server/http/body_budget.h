@@ -13,7 +13,7 @@ class BodyBudget {
  public:
   explicit BodyBudget(size_t limit) : limit_(limit) {}
 
-  // False, and no effect, when there is no room for so many more.
+  // Takes `bytes` from the budget. Returns false, without an effect, when there is not enough room.
   [[nodiscard]] bool Take(size_t bytes) {
     if (used_.fetch_add(bytes) + bytes <= limit_) return true;
     used_ -= bytes;
@@ -26,8 +26,8 @@ class BodyBudget {
   std::atomic<size_t> used_ = 0;
 };
 
-// What one body has of it, until this is destroyed: by a handler that may outlive the server, so that
-// it keeps the budget alive.
+// The part of a BodyBudget that one body has taken. It is given back when this is destroyed, by a
+// handler that may outlive the server, so this keeps the budget alive.
 class BodyShare {
  public:
   explicit BodyShare(std::shared_ptr<BodyBudget> budget) : budget_(std::move(budget)) {}
@@ -35,7 +35,8 @@ class BodyShare {
   BodyShare(const BodyShare&) = delete;
   BodyShare& operator=(const BodyShare&) = delete;
 
-  // The body has so many bytes now, which are never fewer than before. False when there is no room.
+  // Notes that the body has grown to `bytes`, which never shrink. False when the budget has no
+  // room.
   [[nodiscard]] bool GrowTo(size_t bytes) {
     if (!budget_->Take(bytes - bytes_)) return false;
     bytes_ = bytes;

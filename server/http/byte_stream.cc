@@ -18,12 +18,13 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 using Socket = asio::basic_stream_socket<asio::ip::tcp, asio::io_context::executor_type>;
 
-// The protocol matters to Asio only where it opens a socket itself.
+// Wraps a connected socket. The protocol that it is assigned with does not matter, because Asio
+// uses it only when it opens a socket itself.
 Socket Adopt(asio::io_context& io, int fd) {
   Socket socket(io.get_executor());
   error_code error;
   socket.assign(asio::ip::tcp::v4(), fd, error);
-  if (error) close(fd);  // reads and writes then fail
+  if (error) close(fd);  // all reads and writes will fail
   return socket;
 }
 
@@ -75,7 +76,7 @@ class PlainStream final : public ByteStream {
   Socket socket_;
 };
 
-// For Asio, which takes one reference over.
+// Wraps an OpenSSL context for Asio, which takes over one reference to it.
 asio::ssl::context Adopt(const std::shared_ptr<SSL_CTX>& context) {
   SSL_CTX_up_ref(context.get());
   return asio::ssl::context(context.get());
@@ -100,7 +101,7 @@ class TlsStream final : public ByteStream {
   void Write(std::string_view bytes, Done done) override {
     WriteAll(stream_, bytes, std::move(done));
   }
-  // A record of TLS is written as a whole, which may have to wait.
+  // Always 0: a TLS record is written as a whole, which may have to wait.
   size_t WriteNow(std::string_view) override { return 0; }
   void EndWriting(Done done) override {
     stream_.async_shutdown([done = std::move(done)](const error_code& error) { done(!error); });

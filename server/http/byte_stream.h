@@ -15,18 +15,18 @@ class io_context;
 
 namespace tandem {
 
-// The bytes of one connection, in the clear or over TLS. At most one read and one write at a time. Each
-// `done` is called on the thread of the I/O context, never from within the call, and also after Close; it
-// keeps this and the buffer alive until then.
+// The bytes of one connection, plain or over TLS. At most one read and one write may be in
+// progress. Each `done` is called on the thread of the I/O context, never from within the call, and
+// also after Close; it must keep this stream and the buffer alive until then.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
 
   using Done = std::function<void(bool ok)>;
   virtual void Handshake(Done done) = 0;
-  // After the handshake: why the client may ask for nothing; OK for all others.
+  // After the handshake: an error if the client's certificate does not permit it to send requests.
   virtual absl::Status refusal() const = 0;
-  // 0 bytes: the other side has ended, or is gone.
+  // `done` gets 0 bytes when the other side has ended, or is gone.
   virtual void Read(std::span<char> buffer, std::function<void(size_t bytes)> done) = 0;
   virtual void Write(std::string_view bytes, Done done) = 0;
   // Sends what the system takes without waiting and returns how many bytes that was. A failure shows at

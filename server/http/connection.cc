@@ -30,11 +30,12 @@ constexpr size_t kIdleReadBytes = 4 << 10;
 // away, and the connection ends after that answer: if reading stopped instead, the server would not see that
 // the client is gone.
 constexpr size_t kMaxPipelinedBytes = PolledStream::kKeptCapacity;
-// How long a client that was answered may pause before the connection is closed.
+// How long a client may pause while the connection is being ended, before it is closed.
 constexpr Duration kEndTime = std::chrono::seconds(2);
-// For a refusal or "100 Continue" to be written.
+// How long the write of a refusal or of "100 Continue" may take.
 constexpr Duration kShortWriteTime = std::chrono::seconds(5);
-// For each of these while the server ends.
+// How long the write of a refusal, and the wait for the client's end after it, may each take while
+// the server ends.
 constexpr Duration kLastWordsTime = std::chrono::milliseconds(200);
 // Connections that are refused at a time; each takes a descriptor and a buffer.
 constexpr int kMaxRefusing = 64;
@@ -61,7 +62,8 @@ awaitable<void> Refuse(PolledStream& stream, const HttpRefusal& refusal, Duratio
 
 constexpr char kNoRoom[] = "the server has too many connections: try again later";
 
-// Answers a connection that there is no room for. It counts among those that are being refused.
+// Answers 503 on a connection that there is no room for. It counts in ServedHttp::refusing until it
+// ends.
 awaitable<void> RefuseForLackOfRoom(std::shared_ptr<PolledStream> stream, ServedHttp& server) {
   const absl::Cleanup end = [&stream, &server] {
     stream->Close();
@@ -118,21 +120,25 @@ class Connection {
   }
 
  private:
-  // Nothing when the connection is over. The first byte may take `patience`.
+  // Reads the next request, whose first byte may take `patience`. Nothing when the connection is
+  // over.
   awaitable<std::optional<Incoming>> ReadRequest(Duration patience);
-  // The connection has to make room for another one, or the server ends, in this stage of a request.
+  // Gives up a request that has come as far as `stage`, because the connection has to make room for
+  // another one or the server ends.
   awaitable<void> LeaveUnread(RequestReader::State stage);
   awaitable<void> Refuse(const HttpRefusal& refusal) {
     server_.refusals.Add(refusal.status);
     return tandem::Refuse(*stream_, refusal, kShortWriteTime, kEndTime);
   }
-  // False when the connection is over.
+  // Has a request answered and sends the answer. False when the connection is over.
   awaitable<bool> AnswerRequest(Incoming incoming);
-  // Has the request refused, or handled.
+  // Lets `authorize` refuse the request, or passes it to its handler.
   void Serve(Incoming incoming, const std::shared_ptr<Answer>& answer);
-  // The server ends before the request was answered: its client may try again elsewhere.
+  // Answers 503 because the server ends before the request was answered: its client may try another
+  // server.
   awaitable<void> RefuseForEnd();
-  // Returns once the answer is sent, or the client is gone: then false.
+  // Sends an answer while its handler makes it. Returns true once it is sent, false when the client
+  // has gone.
   awaitable<bool> Send(const std::shared_ptr<Answer>& answer);
   // Takes note of writes that have ended and begins the next ones. False when the client is gone.
   bool KeepWriting(const std::shared_ptr<Answer>& answer);
@@ -160,7 +166,8 @@ awaitable<std::optional<Incoming>> Connection::ReadRequest(Duration patience) {
   TimePoint deadline = After(patience);
   server_.book.Enter(id_, ConnectionState::kWaiting);
   while (true) {
-    // Also between requests that came together, which are whole at once.
+    // Checked before each request, also between requests that came together and are complete at
+    // once.
     if (stream_->is_stopped()) {
       co_await LeaveUnread(stage);
       co_return std::nullopt;
@@ -277,12 +284,14 @@ awaitable<bool> Connection::Send(const std::shared_ptr<Answer>& answer) {
   TimePoint end_by = kNoDeadline;
   last_write_ = Now();
   while (true) {
-    // First: what the handler does while this looks must end the wait below.
+    // To be called first: what the handler does while the following lines look must end the wait
+    // below.
     answer->ExpectWake();
     if (!KeepWriting(answer)) co_return false;
     const Phase now_in = answer->phase();
     if (now_in == Phase::kFinished && writing_ == Writing::kNothing) co_return true;
-    // An answer that is ended goes also to a client that has only ended its own side.
+    // An answer that its handler has ended is also sent to a client that has shut down its own
+    // sending side.
     const bool ended = now_in != Phase::kAwaited && now_in != Phase::kStreaming;
     if (stream_->is_stopped() || (stream_->has_ended() && !ended)) co_return false;
     if (now_in != phase) {
@@ -331,7 +340,7 @@ bool Connection::KeepWriting(const std::shared_ptr<Answer>& answer) {
   }
 }
 
-// Called with the end of a coroutine.
+// Logs the exception, if any, with which a coroutine ended.
 void LogIfFailed(const std::exception_ptr& error) {
   try {
     if (error) std::rethrow_exception(error);
@@ -344,7 +353,8 @@ void LogIfFailed(const std::exception_ptr& error) {
 
 bool ServeConnection(asio::io_context& io, ServedHttp& server, int socket, HttpTls* tls,
                      std::string remote) {
-  // Filled in once the connection has its place.
+  // Add needs the callback before the stream exists, so the callback finds the stream through this
+  // pointer.
   const auto place = std::make_shared<std::weak_ptr<PolledStream>>();
   const auto state = tls == nullptr ? ConnectionState::kWaiting : ConnectionState::kHandshake;
   const std::optional<ConnectionBook::Id> id = server.book.Add(state, [&io, place] {

@@ -36,15 +36,17 @@ struct ServedHttp {
   RefusalCounts refusals;
 };
 
-// Serves the requests of a connection one after the other until it ends. False when there is no room
-// for it, and `socket` is still the caller's. `tls` as of NewByteStream. Thread: the one that runs `io`,
-// which also does all that follows.
+// Serves the requests of a connection one after the other until it ends. Returns false when there
+// is no room for the connection; `socket` then still belongs to the caller. `tls` is the same as in
+// NewByteStream. To be called on the thread that runs `io`, which also does all later work for the
+// connection.
 [[nodiscard]] bool ServeConnection(boost::asio::io_context& io, ServedHttp& server, int socket,
                                    HttpTls* tls, std::string remote);
 
-// Answers 503 on a connection that there is no room for, and reads for a moment what its client sends,
-// so that the answer arrives: if it were closed with unread bytes, the system would reset it. False when
-// too many are being refused already, and `socket` is still the caller's. Otherwise as ServeConnection.
+// Answers 503 on a connection that there is no room for, and then reads for a moment what its
+// client sends: if the connection were closed with unread bytes, the system would reset it and the
+// answer could be lost. Returns false when too many connections are being refused already; `socket`
+// then still belongs to the caller. Threads and `tls` are those of ServeConnection.
 [[nodiscard]] bool RefuseConnection(boost::asio::io_context& io, ServedHttp& server, int socket,
                                     HttpTls* tls);
 

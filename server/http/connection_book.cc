@@ -6,7 +6,8 @@
 namespace tandem {
 namespace {
 
-// One in so many connections may be in its handshake, and so many may be in any case.
+// At most one in kHandshakeShare connections may be in its TLS handshake, but kLeastHandshakes may
+// always be.
 constexpr int kHandshakeShare = 8;
 constexpr int kLeastHandshakes = 16;
 

@@ -13,9 +13,9 @@
 
 namespace tandem {
 
-// What a connection does. In the order in which connections are closed to make room: one in its TLS
-// handshake has asked for nothing yet, one that waits for a request costs its client least, and one whose
-// answer is being made is never closed for it.
+// What a connection is doing, in the order in which connections are closed to make room: one in its
+// TLS handshake has not requested anything yet, and one that waits for a request costs its client
+// little. One whose answer is being made is never closed to make room.
 enum class ConnectionState : uint8_t { kHandshake, kWaiting, kReceiving, kAnswering };
 
 // The open connections of one server, and which of them makes room for another one. Thread-safe.
@@ -25,19 +25,20 @@ class ConnectionBook {
 
   explicit ConnectionBook(int limit) : limit_(limit) {}
 
-  // Notes a connection that begins in this state. `close` makes it end soon; it only queues a task, and is
-  // not called after Remove. When there is no room, the connection that has waited or received longest is
-  // asked to end; nothing when all are being answered. One in eight may be in its handshake, which
-  // takes much more memory than waiting; beyond that the one that began it first makes room.
+  // Adds a connection in `state`. `close` makes it end soon; it only queues a task, and is not
+  // called after Remove. When there is no room, the connection that has waited or received longest
+  // is closed; returns nothing when all are being answered. One in eight connections may be in its
+  // handshake, which takes much more memory than waiting; beyond that the one that began its
+  // handshake first is closed.
   std::optional<Id> Add(ConnectionState state, std::function<void()> close);
   void Remove(Id id);
-  // It begins to be in this state.
+  // Notes that the connection has entered `state`.
   void Enter(Id id, ConnectionState state);
-  // Asks the one that has waited or received longest to end; false when all are being answered.
+  // Closes the connection that has waited or received longest; false when all are being answered.
   bool CloseOldest();
   void CloseWaiting();
   void CloseAll();
-  // False when the deadline has passed before.
+  // Waits until no connection is open. False when the deadline has passed before.
   bool AwaitEmpty(TimePoint deadline);
 
   int open() const;
@@ -45,7 +46,7 @@ class ConnectionBook {
   uint64_t evicted() const;
 
  private:
-  // Within a state by age.
+  // The key that orders connections: by state, and by age within a state.
   using Order = std::pair<ConnectionState, uint64_t>;
   struct Entry {
     Order order;
@@ -64,7 +65,7 @@ class ConnectionBook {
   MonotonicCondVar emptied_;
   std::map<Id, Entry> connections_ ABSL_GUARDED_BY(mutex_);
   std::map<Order, Id> by_age_ ABSL_GUARDED_BY(mutex_);  // without those that are closing
-  int handshakes_ ABSL_GUARDED_BY(mutex_) = 0;          // of by_age_
+  int handshakes_ ABSL_GUARDED_BY(mutex_) = 0;          // how many of by_age_ are in a handshake
   uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t evicted_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -38,7 +38,7 @@ namespace {
 namespace asio = boost::asio;
 using asio::awaitable;
 
-// Accepted one after the other before connections get a turn again.
+// How many connections are accepted in a row before other work of the I/O thread gets a turn.
 constexpr int kAcceptedAtOnce = 64;
 // How long accepting rests when the system has no descriptor or memory for one more connection.
 constexpr std::chrono::milliseconds kPause(100);
@@ -47,8 +47,8 @@ constexpr Duration kLogInterval = std::chrono::seconds(10);
 constexpr int kUnacknowledgedMilliseconds = 60'000;
 constexpr int kKeepIdleSeconds = 30;
 constexpr int kKeepIntervalSeconds = 10;
-// How much the system takes that it cannot send yet. It would keep megabytes for each client that does
-// not read, beyond all bounds on what is queued here.
+// How many unsent bytes of a connection the system may hold. By default it would hold megabytes for
+// each client that does not read, beyond the bounds that this server has on queued bytes.
 constexpr int kMaxUnsentBytes = 128 << 10;
 
 void SetInt(int socket, int level, int option, int value) {
@@ -109,7 +109,7 @@ class IoThread {
   std::thread thread_;
 };
 
-// At once and without waiting for the client, where even refusing would take too much.
+// Sends a 503 without waiting for the client, for when even RefuseConnection has no room.
 void SendNoRoom(int socket) {
   const HttpResponse response = HttpError(503, "the server has too many connections");
   const std::string bytes = RenderHead({.status = response.status,
@@ -124,7 +124,8 @@ void SendNoRoom(int socket) {
 
 }  // namespace
 
-// Accepts on the first I/O thread and hands connections to all in turn.
+// The state of a server. It accepts on the first I/O thread and hands connections to all I/O
+// threads in turn.
 struct HttpServer::Parts {
   Parts(const HttpServerOptions& options, std::vector<HttpRoute> routes,
         std::unique_ptr<HttpTls> tls_files, int descriptors)
@@ -134,23 +135,26 @@ struct HttpServer::Parts {
         threads(static_cast<size_t>(std::max(options.io_threads, 1))) {}
 
   awaitable<void> Accept(asio::posix::stream_descriptor& listener);
-  // False when the system has nothing left for another connection.
+  // Accepts what is waiting. False when the system has no descriptor or memory for another
+  // connection.
   bool AcceptSome(int listener);
   void Take(int socket, std::string remote);
   void Serve(asio::io_context& io, int socket, std::string remote);
   void Refuse();
 
-  // Others than callers need descriptors as well: connections to workers, files. The gRPC port leaves
-  // twice as many, so that a page about the process can be had when that port is full.
+  // A connection whose descriptor is not below this number is kept only if another one is closed
+  // for it: the numbers above are for other needs, such as files and connections to workers. The
+  // gRPC port leaves twice as many free, so that pages about the process can be had when that port
+  // is full.
   const int first_reserved_fd;
   const std::unique_ptr<HttpTls> tls;  // null: in the clear
   ServedHttp server;
   std::vector<IoThread> threads;
-  std::vector<asio::posix::stream_descriptor> listeners;  // of the first thread
+  std::vector<asio::posix::stream_descriptor> listeners;  // used by the first I/O thread only
   uint16_t port = 0;
-  size_t next_thread = 0;  // of the first thread
+  size_t next_thread = 0;  // used by the first I/O thread only
   std::atomic<uint64_t> refused = 0;
-  TimePoint next_log;  // of the first thread
+  TimePoint next_log;  // used by the first I/O thread only
   bool is_over = false;
 };
 
@@ -184,7 +188,8 @@ bool HttpServer::Parts::AcceptSome(int listener) {
 }
 
 void HttpServer::Parts::Take(int socket, std::string remote) {
-  // The numbers above remain for the rest of the process, because the system gives out the lowest.
+  // The system gives out the lowest free descriptor, so the numbers from first_reserved_fd on
+  // remain for the rest of the process.
   if (socket >= first_reserved_fd && !server.book.CloseOldest()) {
     close(socket);
     return Refuse();

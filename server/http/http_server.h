@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-// What became of connections so far.
+// How a server's connections were used since it started.
 struct HttpUse {
   int open = 0;
   int limit = 0;
@@ -28,11 +28,12 @@ struct HttpUse {
 // after the other. What it refuses, and why, is in docs/http.md.
 class HttpServer {
  public:
-  // UNAVAILABLE names the address; INVALID_ARGUMENT the TLS file that cannot be used.
+  // Starts to listen. UNAVAILABLE names the address; INVALID_ARGUMENT names the TLS file that
+  // cannot be used.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const HttpServerOptions& options,
                                                            std::vector<HttpRoute> routes);
-  // As Drain with no time. Handlers and callbacks are not called any more afterwards; exchanges and
-  // streams may outlive the server, without effect.
+  // Ends like Drain with a deadline that has passed. No handler or callback is called afterwards;
+  // exchanges and streams may outlive the server, but then have no effect.
   ~HttpServer();
 
   uint16_t port() const;

@@ -17,7 +17,8 @@ void SetHttpRules(SSL_CTX* context) {
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
 }
 
-// Sessions are not resumed: every connection shows its certificate anew.
+// The rules for a server that asks clients for certificates. Sessions are not resumed, so that each
+// connection shows its certificate anew.
 void SetHttpRulesWithClients(SSL_CTX* context) {
   SetHttpRules(context);
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);

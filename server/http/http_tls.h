@@ -13,18 +13,19 @@ struct ssl_st;  // OpenSSL's SSL
 
 namespace tandem {
 
-// TLS of an HTTP port, version 1.2 or later, whose new connections use the files as they are then.
-// Thread-safe.
+// TLS of an HTTP port, version 1.2 or later. Each new connection uses the certificate files in
+// their present state. Thread-safe.
 class HttpTls {
  public:
   // Null where no files are given. INVALID_ARGUMENT names the flag or the file.
   static absl::StatusOr<std::unique_ptr<HttpTls>> Open(const HttpServerOptions& options);
 
-  // What a new connection is made of.
+  // The OpenSSL context for a new connection.
   std::shared_ptr<ssl_ctx_st> Context() { return context_->Current(); }
-  // Whether the client on a connection whose handshake is done may ask for anything.
+  // Whether the client on a connection may send requests, by its certificate. To be called after
+  // the handshake.
   absl::Status CheckClient(ssl_st* connection) const;
-  // Counts a handshake that failed with that error of OpenSSL.
+  // Counts a handshake that failed; `error` is the text of OpenSSL's error.
   void CountFailure(std::string_view error) const;
 
  private:

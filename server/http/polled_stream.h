@@ -19,15 +19,15 @@
 
 namespace tandem {
 
-// The reads, writes and time of a connection, as state that one coroutine looks at whenever something has
-// changed. Thread: the I/O context's.
+// The reads, writes and deadlines of a connection as state that can be polled: one coroutine looks
+// at it whenever something has changed. To be used on the thread of the I/O context only.
 class PolledStream : public std::enable_shared_from_this<PolledStream> {
  public:
   enum class Write : uint8_t { kIdle, kBusy, kDone, kFailed };
 
-  // How much is read at once while much is expected.
+  // How much is read at once while a body is expected.
   static constexpr size_t kBodyReadBytes = 64 << 10;
-  // A buffer that grew beyond this is given back once it is empty.
+  // A receive buffer whose capacity has grown beyond this is freed once it is empty.
   static constexpr size_t kKeptCapacity = 64 << 10;
 
   PolledStream(boost::asio::io_context& io, std::unique_ptr<ByteStream> stream)
@@ -45,25 +45,26 @@ class PolledStream : public std::enable_shared_from_this<PolledStream> {
   // The server wants the connection to end.
   bool is_stopped() const { return is_stopped_; }
   void Stop();
-  // So that the last answer can be written on a stopped connection.
+  // Clears is_stopped, so that a last answer can be written on a connection that was stopped.
   void Resume() { is_stopped_ = false; }
 
   // Throws away what was received and not consumed, and all that is still to come.
   void DropInput();
   bool drops_input() const { return drops_input_; }
 
-  // Does nothing while a read is in progress.
+  // Starts a read of at most `most` bytes. Does nothing while a read is in progress.
   void StartRead(size_t most);
 
   // No write may be in progress. `owner` keeps the bytes alive. Events are short, so that the system nearly
   // always takes them at once: the write is then done on return, which saves a turn of the I/O context.
   void StartWrite(std::string_view bytes, std::shared_ptr<const void> owner);
-  // What has become of the latest write. A write that is done or has failed is reported once, then kIdle.
+  // The state of the latest write. A write that is done or has failed is reported once; after that
+  // the state is kIdle.
   Write TakeWrite() {
     return write_ == Write::kBusy ? write_ : std::exchange(write_, Write::kIdle);
   }
-  // Writes bytes that are alive until then, or until the connection is closed. False where they were not written
-  // within `patience`.
+  // Writes `bytes`, which the write keeps alive until it ends or the connection is closed. False
+  // where they were not written within `patience`.
   boost::asio::awaitable<bool> WriteAll(const std::shared_ptr<const std::string>& bytes,
                                         Duration patience);
 
@@ -88,7 +89,7 @@ class PolledStream : public std::enable_shared_from_this<PolledStream> {
   bool is_stopped_ = false;
   bool drops_input_ = false;
   Write write_ = Write::kIdle;
-  std::vector<char> buffer_;  // the system's while `reading_`
+  std::vector<char> buffer_;  // the pending read writes to it
   std::string received_;
 };
 

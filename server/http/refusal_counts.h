@@ -14,8 +14,8 @@ namespace tandem {
 // Thread-safe.
 class RefusalCounts {
  public:
-  // Instead of a status: the connection was closed without an answer, because the client ended neither
-  // its handshake nor sent the first byte of a request in time.
+  // Stands for a status where a connection was closed without an answer, because the client did not
+  // finish its handshake or did not send the first byte of a request in time.
   static constexpr int kSilent = 0;
 
   void Add(int status) {

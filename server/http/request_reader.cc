@@ -46,7 +46,7 @@ bool SplitTarget(std::string_view target, HttpRequest& request) {
 
 }  // namespace
 
-// Fills a request in with what Beast finds.
+// Beast's parser, which fills in a request from what it finds.
 class RequestReader::Parser final : public beast::http::basic_parser<true> {
  public:
   HttpRequest request;
@@ -70,7 +70,7 @@ class RequestReader::Parser final : public beast::http::basic_parser<true> {
   void on_response_impl(int, beast::string_view, int, error_code&) override {}
   void on_field_impl(beast::http::field field, beast::string_view name, beast::string_view value,
                      error_code&) override {
-    if (is_header_over) return;  // a trailer: nobody asks for one
+    if (is_header_over) return;  // trailers after a chunked body are ignored
     request.headers.push_back({std::string(View(name)), std::string(View(value))});
     if (field == beast::http::field::content_length) lengths.emplace_back(View(value));
     if (field == beast::http::field::transfer_encoding) encodings.emplace_back(View(value));
@@ -105,7 +105,7 @@ RequestReader::~RequestReader() = default;
 size_t RequestReader::Read(std::string_view bytes) {
   size_t consumed = 0;
   if (state_ == State::kEmpty || state_ == State::kHeader) {
-    // Some clients end a body with an empty line that they do not count.
+    // Skips one empty line: some clients send one after a body and do not count it in the length.
     if (!skipped_empty_line_ && bytes.starts_with("\r\n")) {
       skipped_empty_line_ = true;
       consumed = 2;
@@ -125,7 +125,7 @@ size_t RequestReader::Read(std::string_view bytes) {
 
 size_t RequestReader::FindHeaderEnd(std::string_view bytes) {
   const size_t most = std::min(bytes.size(), limits_.max_header_bytes);
-  // A line is looked at once its end and one byte more are there.
+  // Each pass checks one line, also the last one, whose end may not have come yet.
   while (true) {
     const size_t line_end = bytes.substr(0, most).find('\n', scanned_);
     const size_t looked_at = line_end == std::string_view::npos ? most : line_end;
@@ -195,7 +195,8 @@ void RequestReader::ReadHeader(std::string_view header) {
 size_t RequestReader::ReadBody(std::string_view bytes) {
   size_t consumed = 0;
   while (state_ == State::kBody && consumed < bytes.size()) {
-    // A chunk's header or the trailers must fit into one such part, however the bytes have come.
+    // Beast gets at most max_header_bytes at a time, so that the header of a chunk and the trailers
+    // are held to that limit however the bytes were split on arrival.
     const std::string_view part = bytes.substr(consumed, limits_.max_header_bytes);
     error_code error;
     const size_t read = parser_->put(boost::asio::buffer(part.data(), part.size()), error);

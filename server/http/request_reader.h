@@ -22,9 +22,9 @@ struct HttpRefusal {
   std::string message;
 };
 
-// Finds one request in the bytes of a connection. It refuses each form of a request of which two
-// readers may disagree where it ends (docs/http.md), and takes no memory for what a client only
-// announces. No I/O and no clock.
+// Finds one request in the bytes of a connection. It refuses every form of request about whose end
+// two parsers may disagree, against request smuggling (docs/http.md), and allocates no memory for
+// bytes that a client has only announced. Does no I/O and has no clock.
 class RequestReader {
  public:
   enum class State : uint8_t { kEmpty, kHeader, kBody, kDone, kRefused };
@@ -34,17 +34,19 @@ class RequestReader {
   RequestReader(const RequestReader&) = delete;
   RequestReader& operator=(const RequestReader&) = delete;
 
-  // `bytes` is all that came and was not consumed before. Returns how much of it is consumed; the rest
-  // is to be given again, with what came in the meantime, or belongs to the next request.
+  // `bytes` is all that was received and not consumed before. Returns how many of them are
+  // consumed; the rest must be passed again together with later bytes, or belongs to the next
+  // request.
   size_t Read(std::string_view bytes);
 
   State state() const { return state_; }
-  const HttpRefusal& refusal() const { return refusal_; }  // of kRefused
-  // From kBody on. The client sends no body before it has seen "100 Continue".
+  const HttpRefusal& refusal() const { return refusal_; }  // valid in the state kRefused
+  // Whether the client waits for "100 Continue" before it sends the body. Valid from the state
+  // kBody on.
   bool expects_continue() const;
-  // What has come of the body.
+  // How many bytes of the body have come.
   size_t body_bytes() const;
-  // From kDone on.
+  // Moves the request out. Valid from the state kDone on.
   HttpRequest TakeRequest();
   HttpVersion version() const;
   AfterAnswer after() const;
@@ -52,7 +54,7 @@ class RequestReader {
  private:
   class Parser;
 
-  // Returns the length of the header once it is whole, 0 before. May refuse it.
+  // The length of the header once it has come whole; 0 before, or if it is refused.
   size_t FindHeaderEnd(std::string_view bytes);
   void ReadHeader(std::string_view header);
   size_t ReadBody(std::string_view bytes);
@@ -61,7 +63,7 @@ class RequestReader {
   const HttpRequestLimits limits_;
   const std::unique_ptr<Parser> parser_;
   State state_ = State::kEmpty;
-  size_t scanned_ = 0;  // bytes of the header in which no line was found that may not be there
+  size_t scanned_ = 0;  // the length of the complete lines of the header that were found valid
   bool skipped_empty_line_ = false;
   HttpRefusal refusal_;
 };

@@ -33,7 +33,7 @@ void RouteTable::Serve(std::shared_ptr<HttpExchange> exchange) const {
   const HttpRequest& request = exchange->request();
   if (const HttpRoute* route = Find(request.method, request.path)) {
     try {
-      route->handler(std::move(exchange));  // its last reference answers 500
+      route->handler(std::move(exchange));  // dropping the last reference answers 500
     } catch (const std::exception& error) {
       LogError("an HTTP handler threw route={} what={}", route->path, error.what());
     }

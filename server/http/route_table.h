@@ -9,12 +9,13 @@
 
 namespace tandem {
 
-// Which handler takes a request. Immutable, so that all threads may share it.
+// Finds the handler for a request. Immutable, so that all threads may share it.
 class RouteTable {
  public:
   explicit RouteTable(std::vector<HttpRoute> routes);
 
-  // Calls the handler of the request, or answers it where there is none. Thread: any; the handler's.
+  // Calls the handler of the request, or answers 404 or 405 where there is none. May be called on
+  // any thread; the handler runs on it.
   void Serve(std::shared_ptr<HttpExchange> exchange) const;
 
  private:
@@ -22,7 +23,7 @@ class RouteTable {
   // "GET, HEAD, OPTIONS" of a path; empty where no method has it.
   std::string MethodsOf(std::string_view path) const;
 
-  // Exact paths first, then the longer prefixes.
+  // In the order of preference: exact paths first, then longer prefixes before shorter ones.
   const std::vector<HttpRoute> routes_;
 };
 

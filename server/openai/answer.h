@@ -14,21 +14,21 @@
 
 namespace tandem::openai {
 
-// What all events of an answer begin with.
+// The fields with which all events of an answer begin.
 struct AnswerHead {
-  std::string id;       // without its prefix
+  std::string id;       // without the prefix of the API
   int64_t created = 0;  // seconds since 1970
   std::string model;
   std::string fingerprint;  // "system_fingerprint"
 };
 
-// The answer of an API with choices. Choice i of prompt p has the index p * n + i. `format` outlives
+// An answer in an API with choices. Choice i of prompt p has the index p * n + i. `format` outlives
 // it.
 class Answer final : public AnswerWriter {
  public:
   Answer(AnswerHead head, const AnswerOptions& options, const AnswerFormat& format);
 
-  // The next prompt, which has `n` choices; all prompts come before all events.
+  // Adds the next prompt, which has `n` choices. All prompts must be added before the first event.
   void AddPrompt(PromptInfo info, PieceOptions pieces, int32_t n);
 
   const AnswerStyle& style() const override { return format_.style(options_); }
@@ -60,14 +60,14 @@ class Answer final : public AnswerWriter {
   const AnswerOptions options_;
   const AnswerFormat& format_;
   const std::string event_begin_;  // the text of all events of a stream, up to their choice
-  std::deque<Prompt> prompts_;     // their addresses last, because pieces point to them
-  std::vector<Piece> whole_;       // choices of an answer that is sent whole, as they came
+  std::deque<Prompt> prompts_;     // a deque, because pieces point to its elements
+  std::vector<Piece> whole_;       // the choices of an answer that is sent whole
   std::optional<v1::ChoiceFinish> first_finish_;
   std::vector<Json> timing_;
   int64_t prompt_tokens_ = 0;
   int64_t completion_tokens_ = 0;
   int64_t cached_tokens_ = 0;
-  std::optional<int64_t> reasoning_tokens_;  // where texts are searched for reasoning
+  std::optional<int64_t> reasoning_tokens_;  // where texts are searched for reasoning, else nothing
   int32_t num_choices_ = 0;
 };
 

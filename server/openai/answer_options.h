@@ -11,10 +11,10 @@ struct AnswerOptions {
   bool logprobs = false;
   bool prompt_logprobs = false;
   bool tokens_as_ids = false;          // tokens are written as "token_id:123"
-  bool return_token_ids = false;       // of the prompt and of the output
+  bool return_token_ids = false;       // the answer has the token ids of prompt and output
   bool max_completion_tokens = false;  // of chats: the limit came under this name, not max_tokens
-  bool include_reasoning = true;       // of chats
-  bool parallel_tool_calls = true;     // false: of the calls of a choice, the client gets the first
+  bool include_reasoning = true;       // in chats: the answer has the model's reasoning
+  bool parallel_tool_calls = true;     // false: only the first tool call of a choice is sent
   bool return_timing = false;          // where the request went and where its time was spent
 };
 

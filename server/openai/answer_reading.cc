@@ -8,7 +8,8 @@
 namespace tandem::openai {
 namespace {
 
-// A prompt that ends in reasoning ends with its mark, which is no longer than this.
+// How many tokens of a prompt's end are searched for a mark that begins reasoning, which is no
+// longer than this.
 constexpr int kMaxMarkTokens = 32;
 
 std::vector<int32_t> SpecialIn(const AnswerMarkup& markup, const Tokenizer* tokenizer) {

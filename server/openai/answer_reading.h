@@ -13,33 +13,33 @@
 
 namespace tandem::openai {
 
-// How the answers of the served model are searched for reasoning and calls. Immutable.
+// How the served model marks reasoning and tool calls in its answers. Immutable.
 struct AnswerReading {
-  std::shared_ptr<const AnswerMarkup> markup;  // null: they are not
+  std::shared_ptr<const AnswerMarkup> markup;  // null: answers are not searched
   // Marks that are special tokens, which would otherwise not be part of the text.
   std::vector<int32_t> special_in_reasoning;
   std::vector<int32_t> special_in_calls;
 };
 
-// `tokenizer` may be null.
+// Finds the special tokens among the marks. `tokenizer` may be null.
 AnswerReading NewAnswerReading(const AnswerMarkup& markup, const Tokenizer* tokenizer);
 
-// What a chat says of how its answers are to be read.
+// What a chat request says about how its answers are to be searched.
 struct ReadingWish {
-  bool has_tools = false;  // which the model may call
+  bool has_tools = false;  // whether it offers tools that the model may call
   StringParameters string_parameters = {};
 };
 
-// How the choices of one chat are read.
+// How the text of the choices of one chat is searched for reasoning and tool calls.
 struct ChoiceReading {
   std::shared_ptr<const AnswerMarkup> markup;
-  ReaderOptions options;  // the id_seed without the choice
+  ReaderOptions options;  // its id_seed does not include the choice yet
 
   AnswerReader ReaderOf(int32_t choice) const;
 };
 
-// Nothing where there is nothing to search for. Makes the marks visible in the text of `request`, whose
-// prompt must be there; `calls` is kStreamed or kWhole.
+// Null where there is nothing to search for. Otherwise it also makes `request` keep the marks in
+// the text of its output; the prompt of `request` must be set. `calls` is kStreamed or kWhole.
 std::shared_ptr<const ChoiceReading> ReadChoices(const AnswerReading& reading,
                                                  const Tokenizer* tokenizer,
                                                  const ReadingWish& wish,

@@ -48,13 +48,15 @@ std::string_view FirstWord(std::string_view message) {
   return message.substr(0, message.find_first_not_of(kLetters));
 }
 
-// The router's API has two fields for prompts, of which clients over HTTP know nothing.
+// Replaces the router's fields "text" and "token_ids" at the beginning of a message by "prompt",
+// because clients over HTTP do not know them.
 void NamePrompt(std::string& message) {
   const std::string_view word = FirstWord(message);
   if (word == "text" || word == "token_ids") message.replace(0, word.size(), "prompt");
 }
 
-// The field of the body that the router's messages begin with, such as "max_tokens=0 must ...".
+// The field of the body that a message of the router is about. Such messages begin with it, as
+// "max_tokens=0 must ...".
 std::string FieldOf(std::string_view message) {
   const std::string_view word = FirstWord(message);
   for (const std::string_view field : {"model",

@@ -22,14 +22,14 @@ struct ApiError {
   bool retriable = false;
 };
 
-// Names the field of the body that a status is about. `param` is kept in a payload of the status.
+// Attaches to a status the field of the body that it is about, in a payload of the status.
 void SetParam(absl::Status& status, std::string_view param);
 absl::Status WithParam(absl::Status status, std::string_view param);
 
 // The answer to a request that ended with `status`, which is not OK.
 ApiError ToApiError(const absl::Status& status);
 
-// {"error": {...}}
+// The body of an answer with this error: {"error": {...}}.
 Json ErrorJson(const ApiError& error);
 
 }  // namespace tandem::openai

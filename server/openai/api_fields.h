@@ -17,10 +17,11 @@ struct FieldName {
   std::string_view chat;
   std::string_view other;
 };
-// Gives the field at fault, and the message where it begins with it, the other name.
+// Replaces the chat's name of the field at fault by the other name, also at the beginning of the
+// message.
 void RenameFields(std::span<const FieldName> names, ApiError& error);
 
-// Moves the field out of the body; null where there is none.
+// Moves a field out of the body; null where the body lacks it.
 Json TakeField(Json& body, std::string_view name);
 
 // Calls `read(element, path)` for each element of a list, where path is such as "input[3]".
@@ -36,25 +37,26 @@ absl::Status ForEach(const Json& list, std::string_view path, const Read& read) 
   return absl::OkStatus();
 }
 
-// Sets a variable of the template in `chat`, in which the body's own variables win.
+// Sets a variable of the chat template in `chat`, unless the body itself sets it in
+// chat_template_kwargs.
 absl::Status SetVariable(const BodyFields& body, const char* name, Json value, Json& chat);
 
-// INVALID_ARGUMENT when the field is missing.
+// INVALID_ARGUMENT when the field `name` is missing.
 absl::Status Require(const BodyFields& fields, std::string_view name);
 // Reads a field that must be there.
 absl::Status ReadRequired(const BodyFields& fields, std::string_view name, std::string& value);
 
-// The texts of a content, which is a string or a list of parts of these types, such as "input_text".
-// UNIMPLEMENTED for parts of another type: messages are text.
+// The texts of a message's content, which is a string or a list of parts of the given `types`, such
+// as "input_text". UNIMPLEMENTED for parts of other types, because messages can only be text.
 absl::StatusOr<std::vector<std::string>> TextsOf(const Json& content, const std::string& path,
                                                  std::span<const std::string_view> types);
 
-// How an API writes a tool that its client describes.
+// The form in which an API expects the description of a tool.
 struct ToolForm {
-  std::string_view type;          // of the only kind of tools that is supported
-  std::string_view default_type;  // where `type` is left out; empty: it must be there
-  std::string_view parameters;    // the field with their schema
-  std::string_view describe;      // how a client describes a tool, for messages
+  std::string_view type;          // the only type of tools that is supported
+  std::string_view default_type;  // the type if none is given; empty: it must be given
+  std::string_view parameters;    // the name of the field with the schema of the parameters
+  std::string_view describe;      // the field that describes a tool, for error messages
 };
 // The body's tools in the form of chats; null where there are none. UNIMPLEMENTED for tools of other
 // types, which a server would have to run itself.

@@ -16,13 +16,14 @@ namespace tandem::openai {
 // are INVALID_ARGUMENT and name the field (WithParam). It is a view: the object must outlive it.
 class BodyFields {
  public:
-  // INVALID_ARGUMENT when `value` is no object. `path` is empty for the body itself.
+  // INVALID_ARGUMENT when `value` is no object. `path` is where the object is in the body, for
+  // errors; empty for the body itself.
   static absl::StatusOr<BodyFields> Of(const Json& value, std::string path);
 
-  // Null when the field is missing or null.
+  // The value of a field; null when it is missing or its value is null.
   const Json* Find(std::string_view name) const;
 
-  // Each leaves `value` as it is where the field is missing.
+  // Each Read leaves `value` as it is where the field is missing.
   absl::Status Read(std::string_view name, bool& value) const;
   absl::Status Read(std::string_view name, int32_t& value) const;
   absl::Status Read(std::string_view name, int64_t& value) const;
@@ -30,7 +31,7 @@ class BodyFields {
   absl::Status Read(std::string_view name, float& value) const;
   absl::Status Read(std::string_view name, std::string& value) const;
   absl::Status Read(std::string_view name, std::vector<int32_t>& value) const;
-  // A string, or a list of strings.
+  // Reads a field that is a string or a list of strings.
   absl::Status Read(std::string_view name, std::vector<std::string>& value) const;
   template <typename T>
   absl::Status Read(std::string_view name, std::optional<T>& value) const {
@@ -55,7 +56,7 @@ class BodyFields {
   std::string path_;
 };
 
-// "a string", "an array" and so on, for messages.
+// The type of a JSON value for error messages: "a string", "an array" and so on.
 std::string_view KindOf(const Json& value);
 
 // The integer that `value` is, if it is one and an int32. 5.0 counts, because clients in languages

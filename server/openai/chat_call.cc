@@ -11,7 +11,7 @@
 namespace tandem::openai {
 namespace {
 
-// Puts these tokens in the place of the messages. Takes the request out of the chat.
+// Makes the prompt of a chat, whose messages `ids` encodes. Moves the request out of `chat`.
 CallPrompt PromptOf(const ServiceParts& parts, ChatRequest& chat, const std::vector<int32_t>& ids) {
   v1::GenerateRequest& request = chat.request;
   int32_t prompt_tokens = static_cast<int32_t>(ids.size());
@@ -34,7 +34,7 @@ CallPrompt PromptOf(const ServiceParts& parts, ChatRequest& chat, const std::vec
   return {.request = std::move(request), .info = std::move(info), .reading = std::move(reading)};
 }
 
-// Before the messages are rendered.
+// Checks the chat, and returns the work that renders and tokenizes its messages.
 absl::StatusOr<TokenizeWork> CheckedWork(const ServiceParts& parts, ChatCall& call) {
   ChatRequest& chat = call.chat;
   if (chat.request.request_id().empty()) chat.request.set_request_id(call.request_id);

@@ -13,8 +13,8 @@
 
 namespace tandem::openai {
 
-// A chat on its way to its prompt, of whichever API: all of them render messages by the same template
-// and submit the prompt to the same router.
+// A chat request in preparation, from any of the APIs with messages: all of them render messages by
+// the same chat template and submit the prompt to the same router.
 struct ChatCall {
   ChatCall(std::shared_ptr<HttpExchange> http, const AnswerStyle& answer_style);
 
@@ -29,7 +29,8 @@ struct ChatCall {
   ChatRequest chat;
 };
 
-// Takes the body of the HTTP request, and its request_id. INVALID_ARGUMENT unless it is JSON.
+// Parses the body of the HTTP request, and takes request_id from it if it has one. INVALID_ARGUMENT
+// unless it is JSON.
 absl::StatusOr<Json> TakeChatBody(ChatCall& call);
 
 // Checks the chat, has its messages rendered and tokenized, and gives the prompt to `use`, which may

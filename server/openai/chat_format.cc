@@ -19,7 +19,7 @@ HttpResponse ChatError(const absl::Status& status, const std::string& request_id
                        std::span<const FieldName> names) {
   ApiError error = ToApiError(status);
   error.message = ReplaceInvalidUtf8(error.message);
-  // What the router knows as the prompt, clients of chats have given as messages.
+  // What the router calls the prompt, clients of this API know as messages.
   if (error.param == "prompt") error.param = "messages";
   RenameFields(names, error);
   return ErrorResponse(error, ErrorJson(error), request_id);
@@ -36,15 +36,15 @@ HttpResponse NewerChatError(const absl::Status& status, const std::string& reque
 constexpr AnswerStyle kOlderChatStyle = {.error = OlderChatError};
 constexpr AnswerStyle kNewerChatStyle = {.error = NewerChatError};
 
-// Parts of an answer that a message, or a delta, has in fields of their own.
+// The parts of an answer that a message or a delta has in separate fields.
 struct Parts {
   std::string content;
   std::string reasoning;
   Json calls = Json::array();
 };
 
-// The call's entry in `calls`, which a delta has without its head when that came before. The events of
-// a call come together.
+// The entry of a tool call in `calls`, which is added if it is not the last one: the events of one
+// call are consecutive.
 Json& EntryOf(int32_t call, Json& calls) {
   if (!calls.empty() && calls.back()["index"] == call) return calls.back();
   Json entry;
@@ -90,7 +90,8 @@ Parts PartsOf(const Piece& piece, const AnswerOptions& options) {
   return parts;
 }
 
-// Under the names of llama.cpp and DeepSeek, and of vLLM.
+// Adds reasoning under both names that clients read: the one of llama.cpp and DeepSeek, and the one
+// of vLLM.
 void AddReasoning(const std::string& reasoning, Json& json) {
   if (reasoning.empty()) return;
   json["reasoning_content"] = reasoning;
@@ -108,8 +109,8 @@ class ChatFormat final : public AnswerFormat {
   std::string_view object() const override { return "chat.completion"; }
   std::string_view chunk_object() const override { return "chat.completion.chunk"; }
 
-  // The role comes in an event of its own, but not before the first token: clients take the first
-  // event for it.
+  // The role is sent in an event of its own, but not before the first token, because clients that
+  // measure TTFT take the first event for the first token.
   std::vector<Json> Deltas(const Piece& piece, const AnswerOptions& options) const override {
     std::vector<Json> deltas;
     if (piece.first) {
@@ -123,7 +124,7 @@ class ChatFormat final : public AnswerFormat {
     Parts parts = PartsOf(piece, options);
     Json delta = Json::object();
     AddReasoning(parts.reasoning, delta);
-    const bool is_text = !piece.events && !piece.finish;  // an event for each token
+    const bool is_text = !piece.events && !piece.finish;  // plain text: an event for each token
     if (!parts.content.empty() || is_text) delta["content"] = std::move(parts.content);
     if (!parts.calls.empty()) delta["tool_calls"] = std::move(parts.calls);
     const bool says_nothing =

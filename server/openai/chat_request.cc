@@ -65,7 +65,8 @@ absl::Status ReadChatMaxTokens(const BodyFields& body, v1::GenerateRequest& requ
   return absl::OkStatus();
 }
 
-// What is generated cannot be held to the form of a call, so that no choice of one can be kept to.
+// Refuses every tool_choice that demands a call: this server cannot constrain generated text to the
+// form of a call.
 absl::Status CheckToolChoice(const BodyFields& body) {
   const Json* choice = body.Find("tool_choice");
   if (choice == nullptr) return absl::OkStatus();
@@ -97,8 +98,8 @@ absl::Status CheckList(const BodyFields& body, std::string_view name, std::strin
   return WithParam(InvalidArgument("{} is an empty list: {}", name, mend), name);
 }
 
-// What the template's variables are called: chat_template_kwargs, and the field of OpenAI's that some
-// templates read.
+// Reads the variables of the chat template: chat_template_kwargs, and OpenAI's field
+// reasoning_effort, which some templates read.
 absl::Status ReadVariables(const BodyFields& body, Json& variables) {
   ASSIGN_OR_RETURN(const std::optional<BodyFields> given, body.Object("chat_template_kwargs"));
   if (given) variables = given->json();

@@ -18,7 +18,8 @@ struct ChatRequest {
   bool add_special_tokens = false;  // besides those that the template writes
 };
 
-// As ParseCompletion. Takes the messages and tools out of `body`.
+// Parses the body of a chat completion, and moves the messages and tools out of it. Errors are
+// those of ParseCompletion.
 absl::StatusOr<ChatRequest> ParseChat(Json body);
 
 // The fields of `body` that a template renders, which POST /tokenize has, too.

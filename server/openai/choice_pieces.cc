@@ -34,7 +34,7 @@ std::optional<Piece> ChoicePieces::Add(const v1::Chunk& chunk) {
 }
 
 bool ChoicePieces::MayBeLast(const v1::Chunk& chunk) const {
-  if (chunk.token_ids().empty()) return true;  // text that was held back comes with the end
+  if (chunk.token_ids().empty()) return true;  // text without a token comes just before the end
   return completion_tokens_ >= options_.max_tokens ||
          Contains(options_.eos_token_ids, last_token_) ||
          Contains(options_.stop_token_ids, last_token_);

@@ -11,26 +11,26 @@
 
 namespace tandem::openai {
 
-// What the pieces of a choice depend on besides its events.
+// What determines the pieces of a choice, besides its events.
 struct PieceOptions {
   int32_t max_tokens = 0;
   std::vector<int32_t> eos_token_ids;    // empty where they are ignored
-  std::vector<int32_t> stop_token_ids;   // the client's
-  const Tokenizer* tokenizer = nullptr;  // where text_offsets are wanted
-  size_t first_offset = 0;               // of the output's text: the characters of an echoed prompt
+  std::vector<int32_t> stop_token_ids;   // those that the client gave
+  const Tokenizer* tokenizer = nullptr;  // set where text_offsets are wanted
+  size_t first_offset = 0;               // where the output's text begins: after an echoed prompt
   std::shared_ptr<const ChoiceReading> reading = nullptr;  // null: the text is not searched
 };
 
-// Makes pieces of the events of one choice. The token that ends a choice waits for the choice's
-// finish, so that a choice of n tokens is n pieces at most, as clients that measure the time between
-// tokens expect. A token that may belong to a mark of reasoning or of a call waits for those that decide
-// it. Not thread-safe.
+// Makes pieces for the client from the events of one choice. A token that may end the choice is
+// held back until the choice's finish, so that a choice of n tokens makes n pieces at most, as
+// clients that measure the time between tokens expect. A token that may belong to a mark of
+// reasoning or of a tool call is held back until that is clear. Not thread-safe.
 class ChoicePieces {
  public:
-  // `options` outlives it.
+  // `options` outlives this.
   ChoicePieces(const PieceOptions& options, int32_t index, const PromptInfo& prompt);
 
-  // Nothing where the chunk waits.
+  // The piece for a chunk; nothing where the chunk is held back.
   std::optional<Piece> Add(const v1::Chunk& chunk);
   Piece Finish(const v1::ChoiceFinish& finish);
 
@@ -45,7 +45,7 @@ class ChoicePieces {
   Json StopReason(const v1::ChoiceFinish& finish) const;
 
   const PieceOptions& options_;
-  Piece next_;  // what waits
+  Piece next_;  // what is held back
   std::unique_ptr<TextStream> offsets_;
   size_t offset_;
   std::optional<AnswerReader> reader_;

@@ -42,7 +42,7 @@ absl::Status CheckFormat(const BodyFields& body) {
                    "response_format");
 }
 
-// Reads a field whose values are a setter's argument.
+// Reads a field, and calls `set` with its value if there is one.
 template <typename T, typename Set>
 absl::Status ReadInto(const BodyFields& body, std::string_view name, const Set& set) {
   std::optional<T> value;
@@ -54,7 +54,7 @@ absl::Status ReadInto(const BodyFields& body, std::string_view name, const Set& 
 absl::Status ReadLogitBias(const BodyFields& body, v1::SamplingParams& sampling) {
   ASSIGN_OR_RETURN(const std::optional<BodyFields> biases, body.Object("logit_bias"));
   if (!biases) return absl::OkStatus();
-  // First of all: each field is looked for among all of them.
+  // Checked before anything is read, because each read of a field searches all of them.
   if (biases->json().size() > kMaxLogitBiases) {
     return WithParam(InvalidArgument("logit_bias has {} token ids; at most {} are taken",
                                      biases->json().size(), kMaxLogitBiases),
@@ -88,7 +88,7 @@ absl::Status ReadSampling(const BodyFields& body, v1::SamplingParams& sampling) 
                                   [&](float value) { sampling.set_presence_penalty(value); }));
   RETURN_IF_ERROR(ReadInto<float>(body, "frequency_penalty",
                                   [&](float value) { sampling.set_frequency_penalty(value); }));
-  // Negative seeds are seeds, too.
+  // A negative seed is valid and becomes a large unsigned one.
   RETURN_IF_ERROR(ReadInto<int64_t>(
       body, "seed", [&](int64_t value) { sampling.set_seed(static_cast<uint64_t>(value)); }));
   RETURN_IF_ERROR(ReadInto<int32_t>(body, "min_tokens",
@@ -148,7 +148,7 @@ absl::Status ReadTexts(const BodyFields& body, v1::GenerateRequest& request) {
   RETURN_IF_ERROR(ReadInto<bool>(body, "skip_special_tokens",
                                  [&](bool value) { request.set_skip_special_tokens(value); }));
   return ReadInto<int32_t>(body, "truncate_prompt_tokens", [&](int32_t value) {
-    // -1 says "what fits", which is what a prompt that is too long is refused for.
+    // -1 asks to cut a prompt to what fits. It is ignored: a prompt that is too long is refused.
     if (value != -1) request.set_truncate_prompt_tokens(value);
   });
 }
@@ -175,7 +175,7 @@ std::string TenantOf(const std::string& user) {
   return fmt::format("user-{:016x}", Hash64(std::as_bytes(std::span(user))));
 }
 
-// Where the request goes, when, and on whose account.
+// Reads the fields that say by which route and when a request is served, and for which tenant.
 absl::Status ReadPlacement(const BodyFields& body, v1::GenerateRequest& request) {
   RETURN_IF_ERROR(ReadRoute(body, request));
   RETURN_IF_ERROR(ReadInto<std::string>(

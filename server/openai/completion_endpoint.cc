@@ -104,7 +104,7 @@ void TokenizeFirst(const ServiceParts& parts, const AnswerFormat& format,
   const auto encode =
       [pending](const Tokenizer& tokenizer) -> absl::StatusOr<std::vector<int32_t>> {
     RETURN_IF_ERROR(EncodeTexts(tokenizer, pending->completion));
-    return std::vector<int32_t>();  // the ids are where the texts were
+    return std::vector<int32_t>();  // EncodeTexts has put the ids into the requests
   };
   const auto done = [&parts, &format, pending,
                      texts = std::move(texts)](const absl::StatusOr<std::vector<int32_t>>& ids) {

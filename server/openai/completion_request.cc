@@ -10,7 +10,8 @@ namespace tandem::openai {
 namespace {
 
 constexpr int32_t kDefaultMaxTokens = 16;
-// The longest id of a request before the number of a prompt is appended, so that the result is a valid id.
+// A request id is cut to this length before the number of a prompt is appended, so that the result
+// is a valid id.
 constexpr size_t kMaxIdPrefix = 120;
 
 absl::Status BadPrompt(const Json& prompt) {
@@ -21,7 +22,7 @@ absl::Status BadPrompt(const Json& prompt) {
       "prompt");
 }
 
-// One prompt from a list of ids, which `name` names.
+// Reads one prompt from a list of token ids. `name` is the prompt's name in errors.
 absl::Status ReadTokenIds(const Json& ids, const std::string& name, v1::GenerateRequest& request) {
   v1::TokenIds& tokens = *request.mutable_token_ids();
   tokens.mutable_ids()->Reserve(static_cast<int>(ids.size()));
@@ -86,7 +87,7 @@ absl::Status ReadPrompts(const BodyFields& body, const v1::GenerateRequest& comm
 absl::Status ReadCompletionLogprobs(const BodyFields& body, v1::GenerateRequest& request,
                                     AnswerOptions& answer) {
   std::optional<int32_t> logprobs;
-  // false is what clients of chat send here.
+  // Clients made for chat completions send false here.
   const Json* value = body.Find("logprobs");
   if (value != nullptr && !(value->is_boolean() && IsNeutral(*value))) {
     RETURN_IF_ERROR(body.Read("logprobs", logprobs));
@@ -111,7 +112,8 @@ absl::Status ReadCompletionMaxTokens(const BodyFields& body, v1::GenerateRequest
                           "for the prompt"),
           "max_tokens");
     }
-    // Without output there is the prompt's part of the answer alone.
+    // max_tokens=0 asks for the prompt's part of the answer alone, so its log-probabilities must be
+    // computed.
     if (!request.has_prompt_logprobs()) request.set_prompt_logprobs(0);
   }
   request.set_max_tokens(max_tokens);

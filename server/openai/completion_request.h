@@ -14,7 +14,7 @@ namespace tandem::openai {
 struct CompletionRequest {
   std::vector<v1::GenerateRequest> prompts;  // at least one; they differ in their prompt only
   AnswerOptions answer;
-  bool add_special_tokens = true;  // of the tokenizer's own template, such as BOS, to texts
+  bool add_special_tokens = true;  // whether texts get BOS and the like from the tokenizer
 
   // Whether the answer or the request needs the tokens of texts before the router tokenizes them.
   bool needs_token_ids() const {

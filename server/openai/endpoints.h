@@ -14,13 +14,13 @@ void AnswerCompletion(const ServiceParts& parts, const AnswerFormat& format,
 void AnswerChat(const ServiceParts& parts, const AnswerFormat& format,
                 std::shared_ptr<HttpExchange> exchange);
 
-// /v1/responses, the number of tokens of its input, and what is asked of a response that was answered
-// before: none is kept.
+// Answers POST /v1/responses, the count of its input tokens, and requests about an earlier
+// response, which are refused because no response is kept.
 void AnswerResponses(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchange);
 void AnswerResponsesTokens(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchange);
 void RefuseStoredResponse(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchange);
 
-// Text to tokens and back, and what is known of the tokenizer.
+// Answers /tokenize, /detokenize and /tokenizer_info.
 void AnswerTokenize(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchange);
 void AnswerDetokenize(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchange);
 void AnswerTokenizerInfo(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchange);
@@ -29,7 +29,7 @@ void AnswerTokenizerInfo(const ServiceParts& parts, std::shared_ptr<HttpExchange
 void AnswerModels(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchange);
 void AnswerModel(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchange);
 
-// The requests in flight.
+// Answers with the number of requests in flight.
 void AnswerLoad(const ServiceParts& parts, std::shared_ptr<HttpExchange> exchange);
 
 }  // namespace tandem::openai

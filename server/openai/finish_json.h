@@ -5,7 +5,7 @@
 
 namespace tandem::openai {
 
-// Adds "finish_reason" and "stop_reason": null while the choice goes on.
+// Adds "finish_reason" and "stop_reason", which are null unless the piece ends the choice.
 void AddFinish(const Piece& piece, Json& choice);
 
 // Where a choice was computed, and where its time was spent.

@@ -10,13 +10,14 @@
 namespace tandem::openai {
 namespace {
 
-// A stream without a token for so long begins all the same. Until then an error has a status of its
-// own, which clients understand better than an error inside of a stream.
+// A stream begins after this time even without a token. Until then an error can be sent with a
+// status of its own, which clients understand better than an error within a stream.
 constexpr std::chrono::seconds kStartsAfter(5);
 
 }  // namespace
 
-// The router's end of one prompt. It keeps the call alive while the router may send events.
+// Receives the router's events for one prompt. It keeps the call alive for as long as the router
+// may send events.
 class GenerateCall::PromptStream final : public ResponseStream {
  public:
   PromptStream(std::shared_ptr<GenerateCall> call, size_t prompt)
@@ -26,11 +27,12 @@ class GenerateCall::PromptStream final : public ResponseStream {
     return call_->OnEvent(prompt_, response, pace);
   }
   void End(const absl::Status& status) override {
-    // The call may go with its last reference, and this with it.
+    // Moved out of the member, because releasing the last reference destroys the call and this
+    // stream with it.
     const std::shared_ptr<GenerateCall> call = std::move(call_);
     call->OnEnd(status);
   }
-  // The router never took the request.
+  // To be called where the router did not accept the request: releases the call.
   void Drop() { const std::shared_ptr<GenerateCall> call = std::move(call_); }
 
  private:
@@ -88,7 +90,7 @@ void GenerateCall::Start(std::vector<v1::GenerateRequest> requests) {
 
 bool GenerateCall::OnEvent(size_t prompt, const v1::GenerateResponse& event, Pace pace) {
   absl::MutexLock lock(&mutex_);
-  if (ended_) return true;  // it is being cancelled
+  if (ended_) return true;  // the call is being cancelled
   std::string events = answer_->Add(prompt, event);
   if (events.empty()) return true;
   return StartStream() && stream_->Push(std::move(events), pace);
@@ -105,7 +107,8 @@ void GenerateCall::OnEnd(const absl::Status& status) {
 void GenerateCall::Finish() {
   std::string last = answer_->Finish();
   if (answer_->streams()) {
-    // Its size is bounded together with all answers that are unread, not by how fast its client reads.
+    // kWhole: the last part may be large, so its bound is the one for all unread answers together
+    // and not that of this stream.
     const bool sent = StartStream() && stream_->Push(std::move(last), Pace::kWhole);
     return sent ? stream_->Close() : stream_->Abort();
   }
@@ -127,7 +130,8 @@ void GenerateCall::Fail(const absl::Status& status) {
       if (!absl::IsResourceExhausted(status) && stream_->Push(error, Pace::kWhole)) {
         stream_->Close();
       } else {
-        // A reader that is too slow would take as long for what is queued before the error.
+        // A client that reads too slowly would first have to read all that is queued before the
+        // error.
         stream_->Abort(error);
       }
     }
@@ -178,7 +182,8 @@ bool GenerateCall::StartStream() {
   AddAnswerHeaders(request_id_, start.headers, answer_->style().id_header);
   start.keep_alive_part = answer_->style().keep_alive;
   stream_ = exchange_->StartStream(std::move(start));
-  // The beginning of some APIs repeats much of the request, which says nothing of how slow the client is.
+  // kWhole: some APIs begin with a long repetition of the request, whose size does not mean that
+  // the client is slow.
   std::string begin = answer_->Begin();
   return begin.empty() || stream_->Push(std::move(begin), Pace::kWhole);
 }

@@ -38,7 +38,7 @@ class GenerateCall : public std::enable_shared_from_this<GenerateCall> {
                std::unique_ptr<AnswerWriter> answer);
   ~GenerateCall();
 
-  // The prompts must have been added to the answer, in this order.
+  // Submits the requests. Their prompts must have been added to the answer in the same order.
   void Start(std::vector<v1::GenerateRequest> requests);
 
  private:
@@ -54,7 +54,8 @@ class GenerateCall : public std::enable_shared_from_this<GenerateCall> {
   // connection open meanwhile.
   void StartStreamLater();
   void StartStreamUnlessEnded();
-  // Unless it has begun. False: its beginning was not taken, and it must be aborted.
+  // Begins the stream unless it has begun. False when its beginning was not taken: it must then be
+  // aborted.
   [[nodiscard]] bool StartStream() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -64,7 +65,7 @@ class GenerateCall : public std::enable_shared_from_this<GenerateCall> {
   const std::shared_ptr<HttpExchange> exchange_;
   const std::string request_id_;
   std::vector<std::unique_ptr<PromptStream>> streams_;  // set by Start
-  absl::Mutex mutex_;  // held across calls of the exchange and its stream, never of the router
+  absl::Mutex mutex_;  // held in calls of the exchange and stream, never of the router
   const std::unique_ptr<AnswerWriter> answer_ ABSL_PT_GUARDED_BY(mutex_);
   std::shared_ptr<HttpStream> stream_ ABSL_GUARDED_BY(mutex_);  // null until it has begun
   std::vector<RequestId> in_router_ ABSL_GUARDED_BY(mutex_);    // those that were submitted

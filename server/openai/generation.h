@@ -13,9 +13,9 @@
 
 namespace tandem::openai {
 
-// Takes what headers say of a request where its body does not: x-session-id, and the SLOs under the
-// names of llm-d's headers. The tenant of the caller's API key takes the place of the one that the body
-// names.
+// Takes from the headers what the body does not say: the session from x-session-id, and SLOs from
+// the headers that llm-d defines. The tenant of the caller's API key overrides the tenant that the
+// body names.
 void ReadHeaders(const HttpRequest& http, v1::GenerateRequest& request);
 
 // The router's own check of all fields but the prompt, which need not be there yet.
@@ -25,24 +25,25 @@ absl::Status ValidateFields(const ServiceParts& parts, const v1::GenerateRequest
 absl::Status CheckChoices(const ServiceParts& parts, const v1::GenerateRequest& fields,
                           size_t prompts);
 
-// Whether the client has gone, for Router::Tokenize. The exchange's OnGone is taken for it, until
-// Generate takes it over.
+// A function that says whether the client has gone, for Router::Tokenize. It uses the exchange's
+// OnGone, which Generate later overrides.
 std::function<bool()> WatchClient(HttpExchange& exchange);
 
-// What the events of an answer to this request begin with.
+// The fields with which the answer to this request, or each of its events, begins.
 AnswerHead HeadOf(const ServiceParts& parts, const std::string& request_id);
 
 // Has the router generate for the requests, and answers the exchange with what the writer makes of it.
 void Generate(const ServiceParts& parts, std::unique_ptr<AnswerWriter> writer,
               std::shared_ptr<HttpExchange> exchange, const std::string& request_id,
               std::vector<v1::GenerateRequest> requests);
-// The same with an answer that has choices.
+// Has the router generate for the prompts, and answers the exchange in an API with choices.
 void Generate(const ServiceParts& parts, const AnswerFormat& format, const AnswerOptions& options,
               std::shared_ptr<HttpExchange> exchange, const std::string& request_id,
               std::vector<CallPrompt> prompts);
 
-// Renders and encodes messages. RESOURCE_EXHAUSTED and INVALID_ARGUMENT as Router::Tokenize and
-// ChatTemplate::Render. `input` is moved from when the work runs.
+// The work of rendering and tokenizing messages, for Router::Tokenize. RESOURCE_EXHAUSTED and
+// INVALID_ARGUMENT are those of Router::Tokenize and ChatTemplate::Render. `input` is consumed when
+// the work runs.
 absl::StatusOr<TokenizeWork> ChatWork(const ServiceParts& parts, ChatInput input, Template add,
                                       const RequestLimits& limits, size_t text_bytes);
 

@@ -18,16 +18,17 @@ std::string NameOf(int32_t id, const TokenTexts& texts, TokenNames names) {
   return names == TokenNames::kIds ? TokenTexts::IdName(id) : texts.Of(id).text;
 }
 
-// The four lists while they are filled.
+// Builds the four lists of a completion's "logprobs".
 class Lists {
  public:
   Lists(const TokenTexts& texts, TokenNames names) : texts_(texts), names_(names) {}
 
-  // The first token of a prompt, which follows nothing.
+  // Adds the first token of a prompt, which follows nothing and so has no log-probability.
   void AddFirst(int32_t id) { Add(id, 0, nullptr, nullptr); }
   void Add(const v1::TokenLogprobs& token, size_t offset) {
     Json top = Json::object();
-    // Tokens of the same text are one entry: the most probable.
+    // Different tokens may have the same text, and then only the first of them counts, the most
+    // probable one.
     for (const v1::TokenLogprob& one : token.top()) {
       top.emplace(NameOf(one.token_id(), texts_, names_), Written(one.logprob()));
     }
@@ -130,7 +131,7 @@ Json PromptLogprobs(const PromptInfo& prompt, const TokenTexts& texts) {
     };
     int rank = 0;
     for (const v1::TokenLogprob& one : token.top()) add(one, ++rank);
-    add(token.sampled(), nullptr);  // no effect where it is one of those
+    add(token.sampled(), nullptr);  // no effect if it is one of the top tokens
     list.push_back(std::move(entry));
   }
   return list;

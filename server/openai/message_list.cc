@@ -33,7 +33,7 @@ bool MessageList::LastIs(std::string_view role) const {
 }
 
 MessageList::Message& MessageList::Begin(std::string_view role) {
-  // Reasoning that nothing came of is no turn.
+  // A message of the assistant that holds only reasoning is no turn and is dropped.
   if (LastIs(kAssistant) && messages_.back().HasNothingButReasoning()) messages_.pop_back();
   Message& message = messages_.emplace_back();
   message.role = role;

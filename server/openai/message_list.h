@@ -9,21 +9,20 @@
 
 namespace tandem::openai {
 
-// Builds the messages of a chat, in the form that chat templates take, from the items and blocks of
-// other APIs. An assistant's texts, reasoning and calls become one message where they belong to one
-// turn.
+// Builds the messages of a chat, in the form that chat templates take, from the items and content
+// blocks of other APIs. Consecutive texts, reasoning and calls of the assistant become one message.
 class MessageList {
  public:
-  // A message of its own.
+  // Adds a message that does not extend an earlier one.
   void AddMessage(std::string_view role, std::vector<std::string> texts);
-  // Texts of a turn of that role, which goes on if the last message is of it.
+  // Adds texts to the last message if it has that role, else as a new message.
   void AddTexts(std::string_view role, std::vector<std::string> texts);
-  // The reasoning of an assistant, whose texts and calls follow.
+  // Adds reasoning of the assistant; the texts and calls of the same turn follow.
   void AddReasoning(std::string text);
   void AddCall(std::string id, std::string name, std::string arguments);
   void AddResult(std::string call_id, std::vector<std::string> texts);
 
-  // Whether the last message is an assistant's text, which the model is then to go on with.
+  // Whether the last message is a text of the assistant, which the model is then to continue.
   bool EndsWithAssistantText() const;
   bool empty() const { return messages_.empty(); }
   // The messages as JSON.
@@ -35,7 +34,7 @@ class MessageList {
     std::vector<std::string> texts;
     std::string reasoning;
     Json calls;           // null, or an array
-    std::string call_id;  // of a result
+    std::string call_id;  // in a tool's result: the call that it answers
 
     bool HasNothingButReasoning() const { return texts.empty() && calls.is_null(); }
   };

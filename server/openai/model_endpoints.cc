@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kModelsPath = "/v1/models/";
 
-// The kinds of prompts that can be asked, so that clients need not try.
+// The kinds of prompts that this server accepts, so that clients need not find out by trying.
 Json PromptsJson(const ServiceParts& parts) {
   Json kinds = Json::array({"token_ids"});
   if (parts.tokenizer != nullptr) kinds.push_back("text");

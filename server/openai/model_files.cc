@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMaxConfigBytes = 16 << 20;
 
-// Empty where there is no such file or it is too large.
+// The contents of a file; empty where it does not exist or is too large.
 std::string ReadSmallFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return "";
@@ -23,7 +23,7 @@ std::string ReadSmallFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// A special token is its text, or an object with it.
+// The text of a special token, which the configuration gives as a string or as an object with it.
 Json TokenText(const Json& token) {
   if (token.is_string()) return token;
   if (!token.is_object()) return nullptr;

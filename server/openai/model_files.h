@@ -12,10 +12,10 @@ namespace tandem::openai {
 
 // What these endpoints need of a model's folder besides its tokenizer.
 struct ModelFiles {
-  std::unique_ptr<ChatTemplate> chat;  // null: there is none that can be used
-  absl::Status no_chat;                // then why
-  AnswerMarkup markup;                 // of the answers to chats
-  Json tokenizer_info;                 // an object
+  std::unique_ptr<ChatTemplate> chat;  // null: the model has none that can be used
+  absl::Status no_chat;                // if `chat` is null: why
+  AnswerMarkup markup;                 // how answers to chats mark reasoning and calls
+  Json tokenizer_info;                 // what /tokenizer_info answers: an object
 };
 
 // A model without a chat template, or with one that this build cannot run, is served all the same:
@@ -23,8 +23,8 @@ struct ModelFiles {
 // for. `directory` may be empty for none.
 ModelFiles LoadModelFiles(const std::string& directory, const ParserNames& parsers = {});
 
-// What /tokenizer_info says: fields of a tokenizer_config.json, special tokens as their texts. Accepts
-// any bytes; what is no such file has no fields.
+// What /tokenizer_info answers: the fields of a tokenizer_config.json, with special tokens as their
+// texts. Accepts any bytes; returns an empty object if they are no such file.
 Json TokenizerInfo(std::string_view config);
 
 }  // namespace tandem::openai

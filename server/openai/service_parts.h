@@ -29,12 +29,12 @@ struct ServiceParts {
   Router& router;
   EventLoop& loop;
   const Clock& clock;
-  int32_t max_in_flight = 1024;          // of the router, choices of all requests
+  int32_t max_in_flight = 1024;          // the router's limit, in choices of all requests
   const Tokenizer* tokenizer = nullptr;  // null where the model has none
-  // Null where the model has no chat template; then `no_chat` says why.
+  // Null where the model has no usable chat template; `no_chat` then says why.
   const ChatTemplate* chat = nullptr;
   absl::Status no_chat;
-  AnswerReading reading;  // of chats
+  AnswerReading reading;  // how answers to chats are searched
   ModelCard model;
   std::string version;
 };

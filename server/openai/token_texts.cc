@@ -27,7 +27,7 @@ std::optional<std::string> FallbackByte(std::string_view token) {
   return std::string(1, static_cast<char>(high * 16 + low));
 }
 
-// "bytes:\xe2\x80", as OpenAI writes a token that is no text by itself.
+// Writes bytes as OpenAI writes a token that is not valid text: "bytes:\xe2\x80".
 std::string Escaped(std::string_view bytes) {
   std::string text = "bytes:";
   for (const char c : bytes) text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
@@ -53,7 +53,7 @@ TokenTexts::Text TokenTexts::Of(int32_t id) const {
   std::string text = stream->Push(id);
   text += stream->Finish();
   if (text.find(kReplacementCharacter) == std::string::npos) return {.text = text, .bytes = text};
-  // The token's spelling in the vocabulary tells which bytes it is, if it is no whole characters.
+  // A token that is no whole character has its bytes in its spelling in the vocabulary.
   const std::string_view spelling = tokenizer_->Spelling(id);
   std::optional<std::string> bytes = FallbackByte(spelling);
   if (!bytes) bytes = ByteLevelBytes(spelling);

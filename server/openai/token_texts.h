@@ -10,16 +10,16 @@
 
 namespace tandem::openai {
 
-// What single tokens are called in log-probabilities. Immutable and thread-safe; the tokenizer must
+// The texts of single tokens, for log-probabilities. Immutable and thread-safe; the tokenizer must
 // outlive it.
 class TokenTexts {
  public:
-  // tokenizer: null where the model has none; tokens then have the names of ids.
+  // `tokenizer`: null where the model has none; tokens are then named by their ids.
   explicit TokenTexts(const Tokenizer* tokenizer);
 
   struct Text {
     std::string text;   // what OpenAI calls "token": well-formed UTF-8
-    std::string bytes;  // what the token adds to a text; some tokens end within a character
+    std::string bytes;  // what the token adds to the text, perhaps part of a character
   };
   Text Of(int32_t id) const;
   // "token_id:123", as vLLM's return_tokens_as_token_ids has it.
@@ -29,7 +29,8 @@ class TokenTexts {
 
  private:
   const Tokenizer* const tokenizer_;
-  // An ordinary token, after which others are decoded: some decoders drop the space of a first token.
+  // An ordinary token that is decoded before the token in question, because some decoders drop the
+  // space at the beginning of a text.
   std::optional<int32_t> before_;
 };
 

@@ -46,7 +46,7 @@ std::string TurnAnswer::AddChunk(const v1::Chunk& chunk) {
   return TakeAll(reader_->Feed(chunk.text()));
 }
 
-// What ends here was cut off if the turn was.
+// Ends the last part, which counts as incomplete if max_tokens has ended the turn.
 std::string TurnAnswer::AddFinish(const v1::ChoiceFinish& finish) {
   turn_.finish = finish;
   std::string events;

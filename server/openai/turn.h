@@ -23,12 +23,12 @@ struct TurnPart {
 
   Kind kind = Kind::kText;
   std::string text = {};     // of a call: its arguments as JSON
-  std::string call_id = {};  // of a call
+  std::string call_id = {};  // empty unless it is a call
   std::string name = {};     // of a call: the tool
   bool is_complete = false;  // false: it goes on, or max_tokens has cut it off
 };
 
-// The answer to a request with one choice.
+// The answer to a request with one choice, as far as it has been generated.
 struct Turn {
   std::vector<TurnPart> parts;
   std::optional<v1::ChoiceFinish> finish;
@@ -36,12 +36,12 @@ struct Turn {
   int64_t reasoning_tokens = 0;  // of those that were generated
 
   bool HasCalls() const;
-  // Whether max_tokens has ended it.
+  // Whether max_tokens has ended the turn.
   bool IsCutOff() const;
 };
 
-// How an API that has one answer in several parts writes it. One for each answer; not thread-safe. What
-// returns text returns events of the stream.
+// How an API whose answers consist of several parts writes them. Each answer has an object of its
+// own; not thread-safe. Functions that return a string return events of the stream.
 class TurnFormat {
  public:
   virtual ~TurnFormat() = default;
@@ -54,20 +54,20 @@ class TurnFormat {
   virtual std::string EndPart(const Turn& turn, size_t index) = 0;
   virtual std::string End(const Turn& turn) = 0;
   virtual std::string Error(const Turn& turn, const absl::Status& status) = 0;
-  // The answer in one piece.
+  // The answer of a request that does not stream.
   virtual Json Whole(const Turn& turn) = 0;
 };
 
 enum class TurnDelivery : bool { kWhole, kStreamed };
 
-// How the text of a turn is searched for reasoning and calls, and which of them its client wants.
+// How the text of a turn is searched for reasoning and tool calls, and what of it the client wants.
 struct TurnReading {
-  std::shared_ptr<const ChoiceReading> reading;  // null: all is text
+  std::shared_ptr<const ChoiceReading> reading;  // null: all of it is plain text
   bool include_reasoning = true;
   bool parallel_tool_calls = true;  // false: the first call only
 };
 
-// Puts the turn together and has the format write it.
+// Builds the turn from the router's events, and has the format write it.
 class TurnAnswer final : public AnswerWriter {
  public:
   TurnAnswer(std::unique_ptr<TurnFormat> format, TurnDelivery delivery,
@@ -86,7 +86,7 @@ class TurnAnswer final : public AnswerWriter {
   std::string AddFinish(const v1::ChoiceFinish& finish);
   std::string TakeAll(const std::vector<AnswerEvent>& events);
   std::string Take(const AnswerEvent& event);
-  // More of a text or of reasoning, which begins unless the last part goes on with it.
+  // Adds to the last part if it is of the same kind and still open; else begins a new part.
   std::string Say(TurnPart::Kind kind, std::string_view more);
   std::string BeginPart(TurnPart part);
   std::string Grow(std::string_view more);
@@ -96,9 +96,9 @@ class TurnAnswer final : public AnswerWriter {
   const TurnDelivery delivery_;
   const bool include_reasoning_;
   const bool parallel_tool_calls_;
-  std::optional<AnswerReader> reader_;  // nothing: all is text
+  std::optional<AnswerReader> reader_;  // nothing: all of it is plain text
   Turn turn_;
-  bool is_open_ = false;  // the last part
+  bool is_open_ = false;  // whether the last part is still growing
 };
 
 // UNIMPLEMENTED for what a turn has no place for: several choices, log-probabilities, token ids.

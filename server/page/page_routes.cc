@@ -18,8 +18,8 @@ namespace {
 constexpr std::string_view kIndex = "index.html";
 constexpr std::string_view kStatus = "status.html";
 
-// Nothing but this page's own files, no script or style within the HTML, no frame around it. Browsers
-// that know trusted types refuse to make markup of text.
+// Allows only the page's own files, no inline script or style, and no frame around the page.
+// Browsers that support trusted types also refuse to turn text into markup.
 constexpr char kContentSecurityPolicy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -34,8 +34,8 @@ const char* ContentType(std::string_view name) {
   return "image/svg+xml";
 }
 
-// Whether the client's If-None-Match names this tag. Weak tags count, because bytes that are equal are
-// equal enough.
+// Whether the client's If-None-Match contains this tag. Weak tags match, too, because equal bytes
+// are also weakly equal.
 bool HasAlready(const HttpRequest& request, std::string_view tag) {
   const std::optional<std::string_view> known = request.Header("if-none-match");
   if (!known) return false;
@@ -66,7 +66,7 @@ HttpResponse FileResponse(const PageFile& file, const HttpRequest& request) {
   return response;
 }
 
-// The two documents have paths without their names.
+// The path at which a file is served. The two documents have paths without their file names.
 std::string PathOf(const PageFile& file) {
   if (file.name == kIndex) return "/";
   return file.name == kStatus ? "/status" : fmt::format("/{}", file.name);

@@ -7,9 +7,9 @@
 
 namespace tandem {
 
-// The page that browsers show for "/" (docs/web_page.md), the one for "/status" (docs/status_page.md), and
-// their files. At "/", a client that does not accept HTML, as curl, gets a text that names `others`: what
-// else is served on the same port.
+// The routes of the page that browsers show for "/" (docs/web_page.md), of the one for "/status"
+// (docs/status_page.md), and of their files. A client that does not accept HTML at "/", such as
+// curl, gets a text that lists `others`, the other routes of the same port.
 std::vector<HttpRoute> PageRoutes(std::string_view model, const std::vector<HttpRoute>& others);
 
 }  // namespace tandem

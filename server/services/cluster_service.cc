@@ -16,7 +16,7 @@ int64_t Millis(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
 }
 
-// A worker that sends KV learns where it may go.
+// Tells a prefill worker to which decode workers it may send KV; other workers get nothing.
 void FillKvPeers(const ClusterView& view, const WorkerId& id, v1::HeartbeatResponse& response) {
   const auto asking = std::ranges::find(view.workers, id, &WorkerView::id);
   if (asking == view.workers.end() || asking->role != v1::WORKER_ROLE_PREFILL) return;
@@ -40,7 +40,7 @@ absl::Status ClusterService::CheckCaller(const grpc::CallbackServerContext& cont
                                          const Request& request, std::string_view method) const {
   if (headers_ != nullptr) RETURN_IF_ERROR(headers_->Check(context));
   if (guard_ == nullptr) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckName("name", request.name()));  // it is quoted and logged
+  RETURN_IF_ERROR(CheckName("name", request.name()));  // errors and logs quote it
   return guard_->CheckWorkerName(context, request.name(), method);
 }
 

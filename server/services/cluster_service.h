@@ -13,15 +13,15 @@
 
 namespace tandem {
 
-// Where workers join a router's cluster, and report what they have cached. Each call is a short look
-// under the locks of the cluster and of the index.
+// The service with which workers join a router's cluster and report what they have cached. Each
+// call takes the locks of the cluster and of the prefix index only for a moment.
 class ClusterService final : public v1::Cluster::CallbackService {
  public:
-  // prefixes: null where the router does not want to know what is cached. most_cache_changes: that
-  // one heartbeat may bring. guard: judges whether a caller is the worker that it speaks for, and
-  // outlives it; null without TLS, where that cannot be known. headers: null: however many are taken; outlives
-  // this. As with InferenceService, constructor and
-  // destructor are not in line.
+  // `prefixes`: null where the router does not use reports of what is cached. `most_cache_changes`:
+  // how many changes one heartbeat may report. `guard`: checks that a caller is the worker that it
+  // names; null without TLS, where that cannot be checked. `headers`: limits the headers of a call;
+  // null: no limit. All outlive this. Constructor and destructor are defined in the .cc file,
+  // because gRPC's templates take long to compile.
   ClusterService(Cluster& cluster, PrefixIndex* prefixes, uint32_t most_cache_changes,
                  const CallGuard* guard = nullptr, HeaderLimit* headers = nullptr);
   ~ClusterService() override;
@@ -36,7 +36,7 @@ class ClusterService final : public v1::Cluster::CallbackService {
                                        const v1::DeregisterRequest* request,
                                        v1::DeregisterResponse* response) override;
 
-  // What it has refused so far. Thread-safe.
+  // Counts of the calls that were refused so far. Thread-safe.
   v1::ClusterCallUse use() const;
 
  private:

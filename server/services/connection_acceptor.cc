@@ -21,21 +21,24 @@
 namespace tandem {
 namespace {
 
-// How long accepting rests when the system has no descriptor or memory for one more connection, or as many
-// handshakes as may be wait for the server.
+// How long accepting pauses when the system has no descriptor or memory for one more connection, or
+// when the largest allowed number of handshakes wait for this process.
 constexpr int kPauseMilliseconds = 10;
 constexpr std::chrono::seconds kLogInterval(10);
-// One in so many connections makes room at a time: looking at all of them for each new one would take
-// longer than the handshakes.
+// When room is needed, one in this many connections is evicted at once: looking at all of them for
+// each new connection would take longer than the handshakes.
 constexpr int kEvictedShare = 8;
-// One in so many connections may be in its handshake, and so many may be in any case.
+// At most one in kHandshakeShare connections may be in its handshake, but kLeastHandshakes always
+// may be.
 constexpr int kHandshakeShare = 8;
 constexpr int kLeastHandshakes = 64;
-// A handshake in which nothing was sent for a shorter time may be that of an honest peer over a fast network, and
-// is not closed. Where all are younger, silent peers keep others in the listener's queue for no longer than this.
+// A handshake is not closed if something was sent in it within this time, because its peer may be
+// honest. If that holds for all of them, further peers wait in the listener's queue, but silent
+// peers hold them up for no longer than this.
 constexpr std::chrono::milliseconds kPatience(50);
 
-// A peer that takes no byte for as long as it may leave a ping unanswered is disconnected.
+// Sets the options of a connection. A peer that acknowledges no bytes for the time within which it
+// must answer a ping is disconnected.
 void SetOptions(int connection, int32_t timeout_seconds) {
   const int yes = 1;
   setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
@@ -84,7 +87,7 @@ void ConnectionAcceptor::Stop() {
 }
 
 v1::ConnectionUse ConnectionAcceptor::use() const {
-  // Its number is the one that the next connection would get.
+  // A duplicate of some descriptor, whose number is the one that the next connection would get.
   const UniqueFd next(fcntl(stop_.get(), F_DUPFD_CLOEXEC, 0));
   v1::ConnectionUse use;
   use.set_limit(std::min(limits_.max_connections, first_reserved_fd_));
@@ -160,7 +163,7 @@ bool ConnectionAcceptor::MayShakeHands() {
   absl::MutexLock lock(&mutex_);
   if (open_.unfinished_upper_bound() < most) return true;
   const TimePoint now = std::chrono::steady_clock::now();
-  // More than one, so that not each connection looks at all of them.
+  // Evicts more than one, so that not each new connection has to look at all handshakes.
   CountEvicted(open_.EvictUnfinished(HandshakeBegin(now), kPatience, most - most / kEvictedShare),
                now);
   return open_.unfinished_upper_bound() < most;

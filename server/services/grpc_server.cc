@@ -33,11 +33,11 @@ constexpr std::string_view kNoThread = "assertion failed: worker->created()";
 
 // What gRPC logs, for debugging, when a client's handshake has failed. There is no other sign of it.
 constexpr std::string_view kHandshakeFailed = "Handshaking failed: ";
-// And what it says of the same as an error, also of connections that this process makes, whose
-// callers get it in their status.
+// The beginning of the error that gRPC logs for a failed handshake, in addition. It is also logged
+// for connections that this process makes, whose callers get it in their status.
 constexpr std::string_view kFatalHandshake = "Handshake failed with";
 
-std::atomic<bool> says_everything = false;  // gRPC was asked for what it says for debugging
+std::atomic<bool> says_everything = false;  // gRPC logs debug messages, for failed handshakes
 
 class HandshakeFailures {
  public:
@@ -45,13 +45,14 @@ class HandshakeFailures {
     absl::MutexLock lock(&mutex_);
     refusals_ = std::move(refusals);
   }
-  // `why`: gRPC's text, up to where in its sources the error arose.
+  // Counts one failure. `why`: gRPC's text, up to the place in its sources where the error arose.
   void Count(std::string_view why) {
     why = why.substr(0, why.find(" {"));
     const std::shared_ptr<TlsRefusals> refusals = Refusals();
     if (refusals == nullptr) return;
     const TlsRefusalReason reason = ReasonOfHandshakeError(why);
-    // A connection that ends before it has said anything is a probe of the port or a client that left.
+    // A connection that ends before its peer has sent anything is not counted: it is a probe of the
+    // port, or a client that left.
     const bool is_tls = why.find("SSL") != std::string_view::npos;
     if (is_tls || reason != TlsRefusalReason::kHandshake) {
       refusals->Add(TlsPort::kGrpc, reason, why);
@@ -68,7 +69,7 @@ class HandshakeFailures {
   std::shared_ptr<TlsRefusals> refusals_ ABSL_GUARDED_BY(mutex_);
 };
 
-// There is one for the process, as there is one log of gRPC.
+// The failed handshakes of all servers in the process, because gRPC has one log for the process.
 HandshakeFailures& FailedHandshakes() {
   static auto* const failures = new HandshakeFailures;
   return *failures;
@@ -98,7 +99,7 @@ int Milliseconds(int32_t seconds) {
   return static_cast<int>(std::min<int64_t>(int64_t{seconds} * 1000, INT32_MAX));
 }
 
-// 0: without end.
+// Seconds in milliseconds; 0 becomes the largest number, which gRPC takes for never.
 int MillisecondsOrNever(int32_t seconds) {
   return seconds == 0 ? INT32_MAX : Milliseconds(seconds);
 }
@@ -124,13 +125,13 @@ void SetLimits(const ServerLimits& limits, grpc::ServerBuilder& builder) {
   builder.SetResourceQuota(quota);
 }
 
-// Process-wide switches of the library; they must be set before a server is built.
+// Sets switches of gRPC that hold for the whole process. To be called before a server is built.
 void SetUpPlugins() {
   static std::once_flag once;
   std::call_once(once, [] {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-    // By default gRPC writes to stderr and waits for whoever reads that.
+    // By default gRPC writes its log to stderr, and blocks while the reader of stderr does.
     gpr_set_log_function(&LogOfGrpc);
   });
 }

@@ -30,7 +30,7 @@ struct GrpcServerOptions {
   ServerLimits limits;
   int32_t max_message_bytes = 4 << 20;  // of one request; larger ones get RESOURCE_EXHAUSTED
   std::vector<NamedService> services;
-  std::shared_ptr<grpc::ServerCredentials> credentials;  // NewServerTls; null: without TLS
+  std::shared_ptr<grpc::ServerCredentials> credentials;  // made by NewServerTls; null: no TLS
   // Counts the handshakes that fail at the servers of this process; null: they are not counted.
   std::shared_ptr<TlsRefusals> tls_refusals;
 };

@@ -17,8 +17,8 @@ class HeaderLimit {
  public:
   explicit HeaderLimit(int32_t most_bytes) : most_bytes_(most_bytes) {}
 
-  // INVALID_ARGUMENT with the size of the call's headers, counted as HTTP/2 counts them: names and values,
-  // and 32 bytes for each.
+  // INVALID_ARGUMENT names the size of the call's headers if it exceeds the limit. It is counted as
+  // HTTP/2 does: names and values, and 32 bytes for each header.
   absl::Status Check(const grpc::ServerContextBase& context);
   // How many calls were refused.
   uint64_t refused() const { return refused_; }

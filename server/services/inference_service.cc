@@ -46,12 +46,12 @@ absl::Status Parse(const grpc::ByteBuffer& buffer, size_t max_bytes,
   return ParseMessage(bytes, message);
 }
 
-// A call that may still be cancelled after its stream's end was asked for. Emptied when gRPC frees
-// the call.
+// Cancels a call whose stream has been asked to end, if its client does not read the rest. It
+// forgets the call when gRPC frees it.
 class LateCancel {
  public:
   explicit LateCancel(grpc::CallbackServerContext& context) : context_(&context) {}
-  // False when the call has ended already.
+  // Cancels the call. False when it has ended already.
   bool Cancel() {
     absl::MutexLock lock(&mutex_);
     if (context_ == nullptr) return false;
@@ -107,7 +107,7 @@ class GenerateStream final : public WriteStream<grpc::ByteBuffer>, public Respon
   }
 
   bool Send(const v1::GenerateResponse& response, Pace pace) override {
-    const grpc::ByteBuffer bytes = Serialize(response);  // a copy refers to the same bytes
+    const grpc::ByteBuffer bytes = Serialize(response);  // copies share the bytes
     if (pace == Pace::kLive) return Push(bytes, bytes.Length());
     return PushWhole(bytes, bytes.Length());
   }
@@ -123,7 +123,7 @@ class GenerateStream final : public WriteStream<grpc::ByteBuffer>, public Respon
                    [cancel = late_cancel_] { (void)cancel->Cancel(); });
     }
     SendRetryAfter(context_, status);
-    Abort(ToGrpcStatus(status));  // last: afterwards this may be gone
+    Abort(ToGrpcStatus(status));  // to be called last: it may destroy this
   }
 
   void OnCancel() override {
@@ -138,8 +138,9 @@ class GenerateStream final : public WriteStream<grpc::ByteBuffer>, public Respon
   }
 
  private:
-  // The request is over, but its answer takes memory until its client has read it.
-  // Nearly all clients have read within a second, so that only few wait for the long timer.
+  // Cancels the call unless the client reads the rest of its answer, which takes memory, in time.
+  // Nearly all clients have read it within a second; the first timer is that short, so that few
+  // calls need the long one.
   void EndUnlessRead() {
     const TimePoint now = std::chrono::steady_clock::now();
     const TimePoint until = std::min(deadline_, now + max_reading_time_);
@@ -201,7 +202,7 @@ grpc::ServerUnaryReactor* InferenceService::Tokenize(grpc::CallbackServerContext
     return Answer(*context, status);
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  // The call, and so its context and response, live until Finish.
+  // The call, and with it `context` and the response, lives until Finish.
   router_.Tokenize(
       TokenizeWork(std::move(request)), [context] { return context->IsCancelled(); },
       [context, response, reactor](const absl::StatusOr<std::vector<int32_t>>& ids) {
@@ -228,7 +229,7 @@ grpc::ServerUnaryReactor* InferenceService::Explain(grpc::CallbackServerContext*
     return Answer(*context, status);
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  // The call, and so its context and response, live until Finish.
+  // The call, and with it `context` and the response, lives until Finish.
   router_.Explain(std::move(request),
                   [context, response, reactor](const absl::StatusOr<v1::ExplainResponse>& answer) {
                     if (answer.ok()) {
@@ -247,7 +248,7 @@ grpc::ServerUnaryReactor* InferenceService::GetStatus(grpc::CallbackServerContex
   const auto caller = Admit(*context, Scope::kGenerate);
   if (!caller.ok()) return Answer(*context, caller.status());
   *response = router_.Status();
-  // What other tenants use is not theirs to know.
+  // A tenant may not see what other tenants use; only an admin may.
   if (*caller && !(*caller)->is_admin) response->mutable_admission()->clear_tenants();
   if (options_.add_process) options_.add_process(*response);
   return Answer(*context, absl::OkStatus());

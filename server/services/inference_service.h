@@ -14,25 +14,28 @@
 namespace tandem {
 
 struct InferenceServiceOptions {
-  // A longer request is the client's fault (INVALID_ARGUMENT). gRPC itself refuses much longer ones
-  // with RESOURCE_EXHAUSTED.
+  // The largest request that is accepted; a larger one gets INVALID_ARGUMENT. gRPC itself refuses
+  // requests of more than kGrpcLimitFactor times this size with RESOURCE_EXHAUSTED.
   size_t max_message_bytes = 4 << 20;
-  // How much of one stream may wait beyond what the network takes; a slower reader is cancelled.
+  // How many bytes of one stream may be queued beyond those that the network has taken; the stream
+  // of a client that reads more slowly is ended.
   size_t max_queued_bytes = 256 << 10;
-  // How long a stream that was ended for that may stay open for its client to learn why.
+  // How long a stream that was ended because its client reads too slowly may stay open for the
+  // client to read the reason.
   Duration slow_reader_grace = std::chrono::seconds(10);
   // How long a client may take to read an answer that has ended, where its deadline is not nearer.
   Duration max_reading_time = std::chrono::minutes(10);
-  // Asked about each call; null: every call is served. Outlives the service.
+  // Authenticates the caller of each call; null: every call is served. Outlives the service.
   AccessControl* access = nullptr;
-  // Judges the headers of each call; null: however many are taken. Outlives the service.
+  // Limits the headers of each call; null: no limit. Outlives the service.
   HeaderLimit* headers = nullptr;
-  // Adds what the router itself does not know of its process; thread-safe.
+  // Adds facts about the process that the router does not know to the answer of GetStatus.
+  // Thread-safe.
   std::function<void(v1::GetStatusResponse&)> add_process;
 };
 
-// The raw methods take bytes: gRPC answers text that is not UTF-8, which protobuf refuses to parse,
-// with a bare UNIMPLEMENTED; we say which field it was.
+// The service's base takes the bytes of requests: if a string is not UTF-8, protobuf refuses to
+// parse it and gRPC answers with UNIMPLEMENTED alone, whereas this service names the field.
 using InferenceServiceBase = v1::Inference::WithRawCallbackMethod_Generate<
     v1::Inference::WithRawCallbackMethod_Tokenize<v1::Inference::WithRawCallbackMethod_Explain<
         v1::Inference::WithCallbackMethod_GetStatus<v1::Inference::Service>>>>;
@@ -40,8 +43,8 @@ using InferenceServiceBase = v1::Inference::WithRawCallbackMethod_Generate<
 // What clients call: parses, hands over to the router, maps errors.
 class InferenceService final : public InferenceServiceBase {
  public:
-  // All outlive it. Constructor and destructor are not in line, because those of gRPC's templates take a
-  // compiler long, in every file that makes a service.
+  // All references must outlive this. Constructor and destructor are defined in the .cc file,
+  // because gRPC's templates take long to compile wherever a service is constructed.
   InferenceService(Router& router, EventLoop& loop, AnswerBuffers& answers,
                    InferenceServiceOptions options);
   ~InferenceService() override;
@@ -59,7 +62,8 @@ class InferenceService final : public InferenceServiceBase {
                                       v1::GetStatusResponse* response) override;
 
  private:
-  // Returns the caller, where that is known. Refuses calls with too many headers, or without the scope.
+  // Checks the headers of a call and that its caller has the scope for it. Returns the caller if it
+  // is known.
   absl::StatusOr<std::optional<Caller>> Admit(const grpc::CallbackServerContext& context,
                                               Scope needed) const;
 

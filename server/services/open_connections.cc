@@ -22,13 +22,14 @@
 namespace tandem {
 namespace {
 
-// 0 for what is no open socket.
+// The inode of a socket; 0 if the descriptor is no open socket.
 ino_t SocketInode(int fd) {
   struct stat info;
   return fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode) ? info.st_ino : 0;
 }
 
-// The beginning of the kernel's struct tcp_info. That of the C library ends before these counts.
+// The beginning of the kernel's struct tcp_info. The struct of the C library ends before the counts
+// of bytes and segments.
 struct TcpInfo {
   tcp_info known;
   uint64_t other_fields[3];
@@ -39,7 +40,8 @@ struct TcpInfo {
 };
 static_assert(offsetof(TcpInfo, bytes_received) == 128);
 
-// Nothing where the descriptor is no TCP connection any more, or the kernel (before 4.6) does not count them.
+// What the kernel knows about a TCP connection. Nothing where the descriptor is none any more, or
+// the kernel (before 4.6) has no such counts.
 std::optional<TcpInfo> InfoOf(int fd) {
   TcpInfo info{};
   socklen_t size = sizeof(info);
@@ -47,7 +49,8 @@ std::optional<TcpInfo> InfoOf(int fd) {
   return info;
 }
 
-// For how long neither side has sent anything; since it was established for a connection that carried nothing.
+// For how long neither side has sent anything; if neither ever has, the time since the connection
+// was established.
 Duration QuietTime(const TcpInfo& info) {
   return std::chrono::milliseconds(
       std::min(info.known.tcpi_last_data_sent, info.known.tcpi_last_data_recv));
@@ -59,8 +62,9 @@ bool HasUnreadBytes(int fd) {
   return ioctl(fd, FIONREAD, &bytes) == 0 && bytes > 0;
 }
 
-// gRPC may close the descriptor at any time, and its number may then stand for another connection. A
-// duplicate cannot change, so the socket is compared and shut down through one. False when it is gone.
+// Shuts down the socket with that inode. gRPC may close the descriptor at any time, and its number
+// may then stand for another connection. A duplicate descriptor cannot change, so the inode is
+// compared and the socket shut down through one. False when the socket is gone.
 bool ShutDown(int fd, ino_t inode) {
   const UniqueFd duplicate(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   return duplicate.valid() && SocketInode(duplicate.get()) == inode &&
@@ -128,7 +132,7 @@ int OpenConnections::EvictUnfinished(TimePoint time, Duration patience, int most
       left.push_back(one);
       continue;
     }
-    // Its number may stand for another connection by now, which is left alone.
+    // The inode is compared, so that another connection that has the number by now is left alone.
     ShutDown(one.fd, one.socket.inode);
     const auto known = sockets_.find(one.fd);
     if (known != sockets_.end() && known->second.inode == one.socket.inode) sockets_.erase(known);

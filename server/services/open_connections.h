@@ -9,33 +9,36 @@
 
 namespace tandem {
 
-// The connections that are still open of those that were handed to gRPC, which closes them without
-// telling anybody. They are found by looking at the descriptors: the inode of a socket is not given to
-// another one while it is open.
+// Those connections that were handed to gRPC and are still open. gRPC does not report when it
+// closes one, so this looks at the descriptors: as long as a socket is open, no other has its
+// inode.
 class OpenConnections {
  public:
-  // Adds a connection that has just been accepted. What was known under the same number is closed.
+  // Adds a connection that has just been accepted. A connection known under the same descriptor
+  // must have been closed, and is forgotten.
   void Add(int fd, TimePoint accepted);
-  // At least as many as are open, at no cost.
+  // An upper bound of the number of open connections, without a system call.
   int upper_bound() const { return static_cast<int>(sockets_.size()); }
-  // Looks which of them are open: one system call each.
+  // The number of open connections. Costs one system call for each connection that is known.
   int Count();
-  // Whether any of those that are known was accepted after `time`.
+  // Whether any connection that is known was accepted after `time`.
   bool HasAnyAcceptedAfter(TimePoint time) const;
-  // Shuts down up to `most` of the open connections that were accepted after `time`: first those whose
-  // peer has sent the fewest bytes, and the oldest among equals. They no longer count. gRPC notices, and
-  // closes their descriptors. Returns how many there were. Costs one system call for each candidate.
+  // Shuts down up to `most` of the open connections that were accepted after `time`: first those
+  // whose peer has sent the fewest bytes, and the oldest among equals. They no longer count; gRPC
+  // notices and closes their descriptors. Returns how many were shut down. Costs one system call
+  // for each candidate.
   int EvictQuietest(TimePoint time, int most);
 
-  // At least as many as are in their handshake, at no cost: those of which EvictUnfinished has not seen yet that
-  // they have ended it.
+  // An upper bound of the number of handshakes in progress, without a system call: all connections
+  // of which EvictUnfinished has not seen yet that their handshake is over.
   int unfinished_upper_bound() const { return static_cast<int>(unfinished_.size()); }
-  // Forgets as unfinished those that were accepted before `time`, are closed, or whose peer has sent a second
-  // segment, as a handshake over TLS and one of HTTP/2 both need it. Of the others it shuts down those that
-  // have been quiet for the longest time, until fewer than `most` are left. One is left alone if it has not been
-  // quiet for `patience`, or if it waits for this process, which has not read all that its peer has sent.
-  // Where fewer may be shut down than would have to be, none is: this process is slow then, and not its peers.
-  // `most` is at least 1. Returns how many were shut down. Costs three system calls for each unfinished
+  // Shuts down handshakes until fewer than `most` are left, which is at least 1. First it forgets
+  // connections whose handshake is over: those that were accepted before `time`, are closed, or
+  // whose peer has sent a second segment, as handshakes of TLS and HTTP/2 need. Of the rest, those
+  // that have been quiet for the longest time are shut down. A connection is spared if it has not
+  // been quiet for `patience`, or if it waits for this process, which has not read all that its
+  // peer has sent. If that leaves too few to shut down, none is: then this process is slow, and not
+  // its peers. Returns how many were shut down. Costs three system calls for each unfinished
   // connection.
   int EvictUnfinished(TimePoint time, Duration patience, int most);
 
@@ -49,7 +52,7 @@ class OpenConnections {
     Socket socket;
   };
 
-  absl::flat_hash_map<int, Socket> sockets_;  // by descriptor
+  absl::flat_hash_map<int, Socket> sockets_;  // the key is the descriptor
   std::vector<Unfinished> unfinished_;
 };
 

@@ -18,7 +18,8 @@ absl::Status NoSuchMessage(std::string_view bytes, const Descriptor& descriptor)
                          descriptor.full_name());
 }
 
-// All strings are UTF-8, those of the messages inside too; none of our messages contains itself.
+// Checks that all strings are UTF-8, also in nested messages. No message type of Tandem contains
+// itself.
 absl::Status CheckText(std::string_view bytes, const Descriptor& descriptor) {
   UnknownFieldSet fields;
   if (!fields.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
@@ -43,7 +44,8 @@ absl::Status CheckText(std::string_view bytes, const Descriptor& descriptor) {
 
 absl::Status ParseMessage(std::string_view bytes, google::protobuf::Message& message) {
   const Descriptor& descriptor = *message.GetDescriptor();
-  // Checked first: protobuf's own parser would log a line for each.
+  // Checked before parsing, because protobuf's own parser would log a line for each string that is
+  // not UTF-8.
   RETURN_IF_ERROR(CheckText(bytes, descriptor));
   if (message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return absl::OkStatus();
   return NoSuchMessage(bytes, descriptor);

@@ -32,7 +32,8 @@ static_assert(Same(absl::StatusCode::kUnauthenticated, grpc::StatusCode::UNAUTHE
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  // Messages travel as metadata of limited size, and they may quote foreign bytes.
+  // gRPC sends messages as metadata, whose size is limited, and messages may quote bytes that are
+  // not UTF-8.
   constexpr size_t kMaxMessageBytes = 2048;
   const std::string message(status.message().substr(0, kMaxMessageBytes));
   return grpc::Status(static_cast<grpc::StatusCode>(status.raw_code()),

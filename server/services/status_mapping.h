@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// The codes of both sides are the same numbers with the same meaning (base/status.h), here checked
-// once at compile time.
+// Conversions between the statuses of Abseil and gRPC. The codes of both are the same numbers with
+// the same meaning (base/status.h), which is checked at compile time.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 absl::Status ToAbslStatus(const grpc::Status& status);
 

@@ -26,7 +26,8 @@ const char* NameOf(WorkerCallKind kind) {
 
 TimePoint SteadyNow() { return std::chrono::steady_clock::now(); }
 
-// Adds one stage after the other. A stage that did not happen takes no time and gets no span.
+// Adds spans for stages that follow one another. A stage that did not happen takes no time and gets
+// no span.
 class StageSpans {
  public:
   StageSpans(const TracePoint& call, TimePoint begin, TimePoint end)
@@ -47,7 +48,8 @@ class StageSpans {
   const TimePoint end_;
 };
 
-// KV that had all arrived before the call gets a span without length, for its numbers.
+// Adds the span of a KV transfer, with its numbers. If all KV had arrived before the call, the span
+// has no length.
 void AddKv(const TracePoint& call, const char* name, TimePoint begin, TimePoint end,
            const KvReport& kv) {
   if (kv.raw_bytes == 0) return;
@@ -78,7 +80,8 @@ class TracedSink final : public TokenSink {
   }
   void OnChoiceEnd(const ChoiceEnd& end) override { next_->OnChoiceEnd(end); }
 
-  // The spans end before the router learns of the end, so that they lie within those of the router.
+  // The spans are ended before the router learns of the request's end, so that they lie within
+  // those of the router.
   void OnFinish(const FinishInfo& info) override {
     const TimePoint end = SteadyNow();
     AddStages(info, end);

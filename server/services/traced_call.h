@@ -10,18 +10,19 @@
 
 namespace tandem {
 
-// The calls of routers that a worker makes spans of.
+// The calls from routers for which a worker makes spans.
 enum class WorkerCallKind : uint8_t { kGenerate, kReserve, kPrefill, kDecode };
 
-// The span of a router's call that has come; one without effect where the router does not record the
-// request's trace or `tracer` is null.
+// Begins the span of a router's call. Where the router does not record the request's trace, or
+// `tracer` is null, the result has no effect.
 TracePoint BeginWorkerCall(const Tracer* tracer, const grpc::ServerContextBase& context,
                            WorkerCallKind kind);
-// The call has ended. Hands its spans over.
+// Ends the span of a call and exports it.
 void EndWorkerCall(const TracePoint& call, const absl::Status& status);
 
-// `next`, and when the request has ended the spans of its stages at this worker, as the engine measured
-// them, below that of the call. Returns `next` alone for a call whose trace is not recorded.
+// Wraps `next` so that, when the request has ended, spans of its stages at this worker are added
+// below that of the call, with the times that the engine measured. Returns `next` itself for a call
+// whose trace is not recorded.
 std::unique_ptr<TokenSink> TraceStages(TracePoint call, WorkerCallKind kind,
                                        std::unique_ptr<TokenSink> next);
 

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// No worker holds blocks that long for a sender that says nothing.
+// The longest time for which a decode worker holds blocks for a sender from which it hears nothing.
 constexpr std::chrono::hours kLongestLease(24);
 
 int64_t Micros(Duration duration) {
@@ -59,7 +59,7 @@ BeamParams::EarlyStopping ToEarlyStopping(v1::BeamSearch::EarlyStopping early_st
       return BeamParams::EarlyStopping::kFirst;
     case v1::BeamSearch::EARLY_STOPPING_NEVER:
       return BeamParams::EarlyStopping::kNever;
-    default:  // protobuf enums are open; routers let through only what they know
+    default:  // protobuf enums are open; routers pass on known values only
       return BeamParams::EarlyStopping::kHeuristic;
   }
 }
@@ -86,7 +86,8 @@ void SetCodecUse(const EngineStats& stats, v1::HandoffUse& use) {
   PartBytes k;
   PartBytes v;
   for (const WireCodecStats& codec : stats.wire_codecs) {
-    // Blocks that are not full are packed without a codec; they would hide what the codecs do.
+    // kRaw is left out: blocks that are not full are always packed without a codec, and would hide
+    // how well the codecs compress.
     if (codec.codec != CodecId::kRaw) {
       k.Add(codec.k);
       v.Add(codec.v);
@@ -125,19 +126,21 @@ void SetCodecUse(const EngineStats& stats, v1::HandoffUse& use) {
   use.set_kv_dump_bytes(stats.kv_dumps.bytes);
 }
 
-// A class that only a newer router knows loses nothing here.
-// The router has checked the text. A policy that only a newer router knows evicts nothing here.
+// Parses a policy of KV eviction. The router has checked the text; a policy that only a newer
+// router knows evicts nothing at this worker.
 std::optional<TokenEviction> ToTokenEviction(const std::string& text) {
   if (text.empty()) return std::nullopt;
   const absl::StatusOr<TokenEviction> eviction = ParseTokenEviction(text);
   return eviction.ok() ? std::optional(*eviction) : std::nullopt;
 }
 
+// A quality that only a newer router knows becomes kExact, which loses nothing.
 KvQuality ToKvQuality(const std::string& name) {
   return KvQualityFromName(name).value_or(KvQuality::kExact);
 }
 
-// The codecs of the list that this build knows; a newer worker may offer others.
+// What a decode worker can read, of the codecs that this build knows; a newer worker may offer
+// others.
 ReadableKv ToReadableKv(const v1::KvTarget& target) {
   ReadableKv reads;
   for (const CodecId id : {CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice, CodecId::kQuantised}) {
@@ -148,7 +151,7 @@ ReadableKv ToReadableKv(const v1::KvTarget& target) {
   return reads;
 }
 
-// What the engine knows; the transport adds what it refused.
+// The engine's part of the report on hand-offs; the transport adds what it has refused.
 v1::HandoffUse ToHandoffUse(const EngineStats& stats) {
   v1::HandoffUse use;
   use.set_sending(stats.handoffs);

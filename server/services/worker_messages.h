@@ -13,15 +13,15 @@
 
 namespace tandem {
 
-// Between what the engine speaks and what travels.
+// Conversions between the engine's types and the protobuf messages of a worker's calls.
 EngineRequest ToEngineRequest(const v1::SequenceRequest& sequence, TimePoint deadline);
 EngineRequest ToEngineRequest(const v1::GenerateOnWorkerRequest& request, TimePoint deadline);
-// INVALID_ARGUMENT for a layout that cannot be.
+// INVALID_ARGUMENT for a layout with impossible values.
 absl::StatusOr<KvLayout> ToKvLayout(const v1::KvLayout& layout);
 absl::StatusOr<ReserveRequest> ToReserveRequest(const v1::ReserveRequest& request,
                                                 TimePoint deadline);
 DecodeRequest ToDecodeRequest(const v1::DecodeRequest& request, TimePoint deadline);
-// INVALID_ARGUMENT for more cached tokens than the prompt has, or a lease that cannot be.
+// INVALID_ARGUMENT for more cached tokens than the prompt has, or for an impossible lease.
 absl::StatusOr<HandoffTarget> ToHandoffTarget(const v1::PrefillRequest& request);
 
 enum class LogprobsWanted : uint8_t { kNo, kYes };

@@ -17,8 +17,8 @@
 namespace tandem {
 namespace {
 
-// The router reads fast, and a request's output is bounded by its max_tokens; this only keeps a
-// router that hangs from holding more than that.
+// The limit on what is queued for one router. A router reads fast, and a request's output is
+// bounded by its max_tokens, so this only limits the memory that a hanging router can take.
 constexpr size_t kMaxQueuedBytes = 64 << 20;
 
 class EventStream final : public WriteStream<v1::WorkerEvent> {
@@ -28,7 +28,8 @@ class EventStream final : public WriteStream<v1::WorkerEvent> {
 
   void OnCancel() override { engine_.Cancel(id_, Cancelled("the router ended the call")); }
 
-  // Ends it without a finish. Nothing may be called after it, nor after Close.
+  // Ends the stream with an error and without a finish. Neither Fail nor Close nor a push may be
+  // called afterwards, nor Fail after Close.
   void Fail(const absl::Status& status) {
     SendRetryAfter(context_, status);
     Abort(ToGrpcStatus(status));
@@ -40,7 +41,8 @@ class EventStream final : public WriteStream<v1::WorkerEvent> {
   const RequestId id_;
 };
 
-// The engine ends every request with one OnFinish, and the stream lives until then.
+// Sends the output of a request to its router's stream. The engine ends every request with one
+// OnFinish, until which the stream lives.
 class StreamSink final : public TokenSink {
  public:
   StreamSink(EventStream& stream, LogprobsWanted logprobs, const std::function<void()>& finished)
@@ -103,20 +105,21 @@ class StreamSink final : public TokenSink {
   absl::Status overflow_;
 };
 
-// A call that waits for room as long as its caller does.
+// A call of Reserve, which waits for room in the KV pool for as long as its caller does.
 class ReserveCall final : public grpc::ServerUnaryReactor {
  public:
   ReserveCall(Engine& engine, const grpc::CallbackServerContext& context)
       : engine_(engine), context_(context) {}
 
-  // `done` finishes the call. It may do so at once: gRPC keeps this alive until the service's
-  // method has returned it.
+  // `done` must finish the call. It may do so at once, because gRPC keeps this object alive until
+  // the service's method has returned it.
   void Start(const ReserveRequest& request, std::function<void(absl::StatusOr<Reservation>)> done) {
     ticket_ = engine_.Reserve(request, std::move(done)).value();
     if (context_.IsCancelled()) OnCancel();
   }
 
-  // Before Start has the ticket, it sees to that itself.
+  // While Start does not have the ticket yet, nothing is done here: Start then looks for a
+  // cancellation itself.
   void OnCancel() override {
     if (const uint64_t ticket = ticket_; ticket != 0) {
       engine_.CancelReserve(ReserveTicket(ticket));
@@ -165,7 +168,7 @@ absl::Status WorkerService::CheckMeant(Role role, uint64_t epoch) const {
                               Name(ToProto(self.role)), Name(ToProto(role)));
   }
   if (self.epoch == epoch) return absl::OkStatus();
-  // Does not say which: whoever knows it may give this worker orders.
+  // The error does not name the right epoch: whoever knows it may give this worker orders.
   return NotFound("the call is meant for another process of this worker's name");
 }
 
@@ -233,7 +236,8 @@ grpc::ServerUnaryReactor* WorkerService::Reserve(grpc::CallbackServerContext* co
     EndWorkerCall(trace, got.status());
     if (got.ok()) {
       *response = ToProto(*got, data_address_);
-      // The router releases by its request what slips past this check.
+      // If the call is cancelled after this check, the router releases the reservation by its
+      // request id.
       if (context->IsCancelled()) engine_.Release(got->id);
     }
     SendRetryAfter(*context, got.status());

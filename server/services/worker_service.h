@@ -11,14 +11,14 @@
 
 namespace tandem {
 
-// What a worker answers routers: hands calls to its engine and the engine's output back. A call
-// that is cancelled, or whose deadline passes, cancels the work.
+// The service that routers call on a worker: passes calls to the engine, and the engine's output
+// back. A call that is cancelled, or whose deadline passes, cancels its work.
 class WorkerService final : public v1::Worker::CallbackService {
  public:
-  // data_address: where KV is taken, of a decode worker. load_changed is called, on the engine's
-  // thread, whenever a request has ended. Both the engine and what it calls outlive this. As with
-  // InferenceService, constructor and destructor are not in line. `tracer` outlives this as well; null:
-  // no spans are made.
+  // `data_address`: where a decode worker receives KV. `load_changed` is called on the engine's
+  // thread whenever a request has ended. The engine and all that it calls outlive this. `tracer`
+  // outlives this as well; null: no spans are made. Constructor and destructor are defined in the
+  // .cc file, because gRPC's templates take long to compile.
   WorkerService(Engine& engine, std::string data_address, std::function<void()> load_changed,
                 const Tracer* tracer = nullptr);
   ~WorkerService() override;
@@ -40,7 +40,8 @@ class WorkerService final : public v1::Worker::CallbackService {
                                       v1::EndChoiceResponse* response) override;
 
  private:
-  // FAILED_PRECONDITION for a worker of another role, NOT_FOUND for another life of this one.
+  // Whether a call is meant for this process. FAILED_PRECONDITION if it is for a worker of another
+  // role, NOT_FOUND if it is for an earlier or later process of this worker's name.
   absl::Status CheckMeant(Role role, uint64_t epoch) const;
 
   Engine& engine_;

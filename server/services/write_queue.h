@@ -13,25 +13,27 @@
 namespace tandem {
 
 // The messages of one answer that its client has not been sent yet, bounded in bytes. A transport
-// writes them one after the other: each call says what it has to do next.
+// writes them one after the other: the result of each call says what the transport has to do next.
 //
 //   state     Push            Close     Abort              OnWritten
 //   idle      kWrite          kFinish   kFinish            -
-//   writing   kNothing/kFull  kNothing  kNothing, dropped  kWrite; when empty: idle, closed: kFinish
+//   writing   kNothing/kFull  kNothing  kNothing, dropped  kWrite; when empty: idle, closed:
+// kFinish
 //
-// After Close, CloseWith or Abort nothing is pushed. After Abandon all calls but OnWritten may still
-// come, and what they bring is dropped. Thread-safe; nothing blocks or calls back.
+// No message may be pushed after Close, CloseWith or Abort. After Abandon all calls but OnWritten
+// may still come, and their messages are dropped. Thread-safe; nothing blocks or calls back.
 template <typename Message>
 class WriteQueue {
  public:
   enum class Next : uint8_t {
-    kNothing,  // until the write in progress is over, or something is pushed
-    kWrite,    // current(), then call OnWritten
-    kFinish,   // the answer: all is written or dropped
-    kFull,     // only of Push: the message was not taken
+    kNothing,  // wait for the end of the write in progress, or for a push
+    kWrite,    // write current(), then call OnWritten
+    kFinish,   // end the answer: all is written or dropped
+    kFull,     // returned by Push only: the message was not taken
   };
 
-  // `all` counts what waits in all queues together, outlives this or its Abandon, and may be null.
+  // `all` counts the bytes queued in all queues together. It outlives this queue or its Abandon,
+  // and may be null.
   WriteQueue(size_t max_queued_bytes, AnswerBuffers* all)
       : max_queued_bytes_(max_queued_bytes), all_(all) {}
   ~WriteQueue() {
@@ -39,8 +41,8 @@ class WriteQueue {
     DropAll();
   }
 
-  // A kLive message is taken while there is room in this queue, a kWhole one while all queues together
-  // have room. What the transport writes at once needs no room.
+  // Takes a message: a kLive one while this queue has room, a kWhole one while all queues together
+  // have room. A message that the transport can write at once needs no room.
   [[nodiscard]] Next Push(Message message, size_t bytes, Pace pace) {
     absl::MutexLock lock(&mutex_);
     if (abandoned_) return Next::kNothing;
@@ -54,7 +56,8 @@ class WriteQueue {
     queue_.emplace_back(std::move(message), bytes);
     return Next::kNothing;
   }
-  // The write of current() is over. When it failed, the client is gone and the rest is dropped.
+  // To be called when the write of current() is over. If it failed, the client is gone and all that
+  // is queued is dropped.
   [[nodiscard]] Next OnWritten(bool ok) {
     absl::MutexLock lock(&mutex_);
     if (!ok) DropAll();
@@ -74,7 +77,7 @@ class WriteQueue {
     closed_ = true;
     return writing_ ? Next::kNothing : Next::kFinish;
   }
-  // As Close, after `last`, which is taken however full the queue is.
+  // Closes the queue after `last`, which is taken however full the queue is.
   [[nodiscard]] Next CloseWith(Message last, size_t bytes) {
     absl::MutexLock lock(&mutex_);
     closed_ = true;
@@ -89,20 +92,21 @@ class WriteQueue {
     queue_.emplace_back(std::move(last), bytes);
     return Next::kNothing;
   }
-  // As Close, and drops what is queued.
+  // Closes the queue and drops the messages in it.
   [[nodiscard]] Next Abort() {
     absl::MutexLock lock(&mutex_);
     closed_ = true;
     DropAll();
     return writing_ ? Next::kNothing : Next::kFinish;
   }
-  // Drops what is queued; more may be pushed.
+  // Drops the messages in the queue; more may be pushed.
   void Drop() {
     absl::MutexLock lock(&mutex_);
     DropAll();
   }
-  // The transport writes nothing more; a write in progress may still read current(). What is queued and
-  // what is still to come is dropped, and `all` may end before this.
+  // To be called when the transport will write nothing more, although a write in progress may still
+  // read current(). All messages, also later ones, are dropped, and `all` may be destroyed before
+  // this queue.
   void Abandon() {
     absl::MutexLock lock(&mutex_);
     DropAll();
@@ -110,17 +114,17 @@ class WriteQueue {
     all_ = nullptr;
   }
 
-  // Whether something that was pushed has not been written yet.
+  // Whether a message that was pushed has not been written yet.
   bool HasUnwritten() const {
     absl::MutexLock lock(&mutex_);
     return writing_;
   }
-  // The transport's between kWrite and OnWritten.
+  // The message to write. It belongs to the transport between kWrite and OnWritten.
   Message& current() { return current_; }
 
  private:
-  // Only whole answers are refused for what others have queued: a stream with a limit of its own cannot
-  // take much.
+  // Counts a queued message. Only kWhole messages are refused because of what other queues hold: a
+  // live stream has a limit of its own, which is small.
   bool TakeRoom(size_t bytes, Pace pace) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (pace == Pace::kLive && queued_bytes_ + bytes > max_queued_bytes_) return false;
     if (all_ == nullptr) return true;

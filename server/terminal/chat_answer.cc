@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The member of that name, or null.
+// The member of a JSON object with that name; null if there is none.
 const Json* Find(const Json& json, const char* name) {
   if (!json.is_object()) return nullptr;
   const auto found = json.find(name);
@@ -69,7 +69,8 @@ void ChatAnswer::AddDelta(const Json& delta, std::vector<AnswerPiece>& pieces) {
   for (const Json& call : *calls) AddToolCall(call, pieces);
 }
 
-// The name of a call comes first, its arguments in pieces.
+// Adds a delta of a tool call: its first delta has the name, later ones have pieces of the
+// arguments.
 void ChatAnswer::AddToolCall(const Json& call, std::vector<AnswerPiece>& pieces) {
   static const Json kNone = Json::object();
   const Json* function = Find(call, "function");
@@ -93,7 +94,8 @@ absl::Status ChatAnswer::End(absl::Status transport) {
 
 nlohmann::ordered_json ChatAnswer::Message() const {
   nlohmann::ordered_json message = {{"role", "assistant"}, {"content", content_}};
-  // Templates of models that reason leave it out where the model must not see it again.
+  // The reasoning is sent back with the chat; the chat template leaves it out where the model must
+  // not see it again.
   if (!reasoning_.empty()) message["reasoning_content"] = reasoning_;
   for (const ToolCall& call : calls_) {
     message["tool_calls"].push_back(

@@ -24,7 +24,7 @@ struct AnswerPiece {
 struct AnswerTiming {
   std::string route;
   std::string prefill_worker;
-  std::string decode_worker;  // the same, or empty, where one worker did both
+  std::string decode_worker;  // the prefill worker or empty, where one worker did both
   double ttft_ms = 0;
   double itl_ms = 0;
 };
@@ -34,14 +34,14 @@ class ChatAnswer {
  public:
   // The pieces that this event brings, to be printed in this order.
   std::vector<AnswerPiece> Add(std::string_view data);
-  // `transport`: how the exchange itself ended. Not OK unless the answer is whole. To be called
-  // once, after the last event.
+  // To be called once, after the last event. `transport`: how the HTTP exchange ended. Returns an
+  // error unless the answer is complete.
   absl::Status End(absl::Status transport);
 
   bool has_text() const { return !content_.empty() || !calls_.empty() || !reasoning_.empty(); }
   // The message of the assistant, as far as it came.
   nlohmann::ordered_json Message() const;
-  // After End.
+  // Usage and finish of the answer. Valid after End.
   const loadgen::CallEnd& end() const { return end_; }
   const std::optional<AnswerTiming>& timing() const { return timing_; }
 

@@ -26,8 +26,8 @@ std::string WithoutSlash(std::string url) {
   return url;
 }
 
-// What came of an answer so far: filled by the thread of the exchange, emptied by the one that
-// prints.
+// What has come of an answer and was not printed yet: filled by the thread of the HTTP exchange,
+// emptied by the thread that prints.
 class Inbox {
  public:
   explicit Inbox(Wakeup& wakeup) : wakeup_(wakeup) {}
@@ -46,7 +46,8 @@ class Inbox {
     absl::MutexLock lock(&mutex_);
     return std::exchange(events_, {});
   }
-  // How the answer ended; to be asked before the events are taken, which then are all.
+  // How the answer ended; nothing before its end. To be called before TakeEvents: once this has a
+  // value, that returns all events that were left.
   std::optional<absl::Status> end() const {
     absl::MutexLock lock(&mutex_);
     return end_;
@@ -105,7 +106,7 @@ loadgen::HttpRequest ChatConnection::Request(const std::string& path) const {
   loadgen::HttpRequest request = {
       .url = url_ + path,
       .headers = {"Content-Type: application/json",
-                  "Expect:"},  // else long bodies wait for a 100 Continue
+                  "Expect:"},  // removed, else curl waits for "100 Continue" before long bodies
       .tls = tls_};
   const std::string authorization = AuthorizationFromEnvironment();
   if (!authorization.empty()) request.headers.push_back("Authorization: " + authorization);
@@ -149,7 +150,7 @@ absl::Status ChatConnection::Ask(const std::string& body, const std::string& req
   request.headers.push_back("x-request-id: " + request_id);
   request.body = body;
   request.timeout =
-      Duration::zero();  // the server bounds how long an answer takes, and Ctrl-C does
+      Duration::zero();  // none: the server bounds an answer's time, and Ctrl-C ends it
   const auto inbox = std::make_shared<Inbox>(wakeup_);
   const std::shared_ptr<loadgen::HttpExchange> exchange =
       streams_.Prepare(request, std::make_unique<InboxSink>(inbox));

@@ -19,11 +19,12 @@ struct ServedModel {
   int32_t max_context_tokens = 0;  // 0 where the server does not say
 };
 
-// A server of OpenAI's API, seen from the terminal. All errors carry what the server says;
-// UNAVAILABLE where there is none, which may be there again at the next call. Not thread-safe.
+// The connection of a terminal to a server with OpenAI's API. All errors carry the server's
+// message; UNAVAILABLE where no server answers, which may change by the next call. Not thread-safe.
 class ChatConnection {
  public:
-  // `url`: "http://127.0.0.1:8000". `tls`: of HTTPS, as in HttpRequest. `wakeup` outlives it.
+  // `url`: such as "http://127.0.0.1:8000". `tls`: the files for HTTPS, as in HttpRequest. `wakeup`
+  // outlives this.
   ChatConnection(std::string url, Wakeup& wakeup, TlsFiles tls = {});
 
   const std::string& url() const { return url_; }
@@ -31,12 +32,12 @@ class ChatConnection {
   absl::StatusOr<ServedModel> FindModel(const std::string& name) const;
   // How many tokens the prompt of `body` has. `body` is what Ask takes.
   absl::StatusOr<int64_t> CountTokens(const std::string& body) const;
-  // Why the request went where it went, as text of that width.
+  // The router's explanation of where it sent the request, as text of that width.
   absl::StatusOr<std::string> Explain(const std::string& request_id, int columns) const;
 
-  // Sends a chat whose answer is streamed and calls `on_event` with the data of each event, in this
-  // thread, until the answer has ended. `must_stop` is asked at each wake; CANCELLED once it says
-  // so.
+  // Sends a chat with a streamed answer. Until the answer has ended, it calls `on_event` in this
+  // thread with the data of each event. `must_stop` is called each time that `wakeup` wakes this
+  // thread; if it returns true, the request is cancelled and the result is CANCELLED.
   absl::Status Ask(const std::string& body, const std::string& request_id,
                    const std::function<void(std::string_view)>& on_event,
                    const std::function<bool()>& must_stop);

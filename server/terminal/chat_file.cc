@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kMostBytes = 64 << 20;
 
-// What a system call that failed just now says.
+// The error for a system call that has just failed, by errno.
 absl::Status Failed(const std::string& path, std::string_view what) {
   const std::string why = ErrnoMessage(errno);
   return errno == ENOENT ? NotFound("{} {}: {}", path, what, why)
@@ -56,7 +56,7 @@ absl::StatusOr<std::string> ReadAll(const std::string& path) {
   return text;
 }
 
-// A file that is no chat is somebody's other work.
+// Refuses to replace a file that holds no chat, because it is somebody's other work.
 absl::Status CheckReplaceable(const std::string& path) {
   if (access(path.c_str(), F_OK) != 0 || LoadChat(path).ok()) return absl::OkStatus();
   return FailedPrecondition("{} exists and is no saved chat: give another name, or remove it",

@@ -7,7 +7,7 @@
 
 namespace tandem::terminal {
 
-// "~/x" as a shell reads it: below $HOME.
+// Expands "~/x" as a shell does: to a path below $HOME.
 std::string ExpandHome(const std::string& path);
 
 // Writes the chat to a file that its owner alone can read and write, all or nothing. A file of that

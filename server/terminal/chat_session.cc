@@ -187,7 +187,7 @@ void ChatSession::Trim(const std::string& text) {
   }
   int dropped = 0;
   while (dropped < turns && chat_.DropOldest()) ++dropped;
-  // The last turn may go as well where its question is not waiting for /retry.
+  // The last turn is forgotten as well, unless its question has no answer yet and waits for /retry.
   if (dropped < turns && chat_.num_turns() == 1 && !chat_.is_unanswered()) {
     chat_.Clear();
     ++dropped;
@@ -294,7 +294,8 @@ void ChatSession::FailAnswer(const absl::Status& status) {
   }
 }
 
-// Leaves room for an answer. A server that does not count tokens judges the length itself.
+// Forgets the oldest turns until an answer fits the model's context. If the server cannot count
+// tokens, its own judgement of the length decides.
 void ChatSession::TrimToFit() {
   constexpr int32_t kShareOfAnswer = 4;  // a quarter of the context
   const int32_t context = model_.max_context_tokens;

@@ -24,7 +24,7 @@ struct ChatOptions {
   Conversation chat;
   bool trim = false;  // forget the oldest turns where a question would not fit the context
   std::optional<int32_t> max_tokens;
-  nlohmann::ordered_json fields;  // further ones of each request
+  nlohmann::ordered_json fields;  // further fields that each request has
 };
 
 // What a session works with; all of it outlives the session.
@@ -40,7 +40,7 @@ class ChatSession {
  public:
   ChatSession(ChatOptions options, ChatParts parts);
 
-  // Until the person leaves or the input ends. Not OK where there is no server at the start.
+  // Runs until the user leaves or the input ends. An error where no server answers at the start.
   absl::Status Run();
   // Whether a question or a command failed.
   bool any_failed() const { return any_failed_; }
@@ -60,7 +60,8 @@ class ChatSession {
   void Load(const std::string& path);
   void Fail(const absl::Status& status);
 
-  // Asks for the answer to the last question. False, and nothing added, when none came.
+  // Asks the server to answer the last question. If no answer comes, returns false and adds nothing
+  // to the chat.
   bool AskForAnswer();
   bool TakeAnswer(ChatAnswer& answer, absl::Status status, const SeenTimes& seen);
   void FailAnswer(const absl::Status& status);
@@ -73,8 +74,8 @@ class ChatSession {
   ServedModel model_;
   ChatTotals totals_;
   LineJoiner joiner_;
-  std::string taken_back_;    // the question that got no answer; empty: none
-  std::string last_request_;  // its id; empty: none
+  std::string taken_back_;    // the last question, if it got no answer; empty: none
+  std::string last_request_;  // the id of the last request; empty: none
   int64_t requests_ = 0;
   bool leave_at_interrupt_ = false;
   bool any_failed_ = false;

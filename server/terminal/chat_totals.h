@@ -8,19 +8,20 @@
 
 namespace tandem::terminal {
 
-// What is said of one answer and of all answers of a session.
+// The figures that are printed about one answer, and summed up over a session.
 struct AnswerFigures {
-  std::string route;  // empty where the server has none
+  std::string route;  // empty: the server reports none
   std::string prefill_worker;
   std::string decode_worker;
   double ttft_ms = 0;
   double itl_ms = 0;           // between tokens, on average; 0: not known
-  int32_t prompt_tokens = -1;  // -1, likewise: the server does not say
+  int32_t prompt_tokens = -1;  // -1, also in the next two fields: the server does not report it
   int32_t cached_tokens = -1;
   int32_t output_tokens = -1;
 };
 
-// The server's own times, or those seen here, in milliseconds, where it does not say.
+// The times of the first and the last piece as this client saw them, in milliseconds. They are used
+// where the server does not report its own times.
 struct SeenTimes {
   double first_ms = 0;
   double last_ms = 0;
@@ -36,7 +37,7 @@ class ChatTotals {
   void AddStopped() { ++stopped_; }
   void AddFailed() { ++failed_; }
   bool any_failed() const { return failed_ > 0; }
-  // Lines for /stats.
+  // The totals of the session as lines for /stats.
   std::string Text() const;
 
  private:
@@ -48,7 +49,7 @@ class ChatTotals {
   int64_t output_tokens_ = 0;
   double ttft_ms_ = 0;
   double decode_ms_ = 0;
-  int64_t decoded_tokens_ = 0;  // in decode_ms_
+  int64_t decoded_tokens_ = 0;  // the tokens generated in decode_ms_
   std::map<std::string, int64_t> routes_;
 };
 

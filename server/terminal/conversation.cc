@@ -17,7 +17,7 @@ std::string RoleOf(const Conversation::Json& message) {
 
 bool IsQuestion(const Conversation::Json& message) { return RoleOf(message) == "user"; }
 
-// The text of a message; that of a list of parts is put together.
+// The text of a message. If its content is a list of parts, their texts are joined.
 std::string TextOf(const Conversation::Json& message) {
   const auto content = message.find("content");
   if (content == message.end()) return "";
@@ -84,7 +84,7 @@ std::string Conversation::TakeBack() {
 
 bool Conversation::DropOldest() {
   if (num_turns() < 2) return false;
-  // Messages before the first question, which a file may have, go with it.
+  // Messages before the first question, which a loaded file may have, are dropped with its turn.
   const auto first = std::find_if(messages_.begin(), messages_.end(), IsQuestion);
   messages_.erase(messages_.begin(), std::find_if(first + 1, messages_.end(), IsQuestion));
   return true;

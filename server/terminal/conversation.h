@@ -16,8 +16,8 @@ class Conversation {
  public:
   using Json = nlohmann::ordered_json;
 
-  // The chat in such a text: a list of messages, or an object with "messages". A first message of
-  // the role "system" becomes the system text. INVALID_ARGUMENT says what is wrong with it.
+  // Parses a chat: a list of messages, or an object with "messages". A first message of the role
+  // "system" becomes the system text. INVALID_ARGUMENT says what is wrong.
   static absl::StatusOr<Conversation> Parse(std::string_view json);
 
   const std::string& system() const { return system_; }
@@ -28,7 +28,7 @@ class Conversation {
   void Answer(Json message);
   // Removes the last question with its answers and returns it. There must be one.
   std::string TakeBack();
-  // Forgets the oldest turn. False, and no effect, where that is the last one.
+  // Forgets the oldest turn. Returns false, without an effect, where only one turn is left.
   bool DropOldest();
   // Forgets all turns; the system text stays.
   void Clear() { messages_.clear(); }

@@ -25,7 +25,7 @@ void UseUtf8() {
   if (MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
 }
 
-// The character that these well-formed bytes are.
+// The code point of one character in well-formed UTF-8.
 wchar_t Decode(std::string_view bytes) {
   const auto first = static_cast<unsigned char>(bytes.front());
   if (first < 0x80) return first;
@@ -71,7 +71,8 @@ class EditlineReader final : public LineReader {
     interrupted_ = had_text_ = false;
     std::fflush(stdout);
     if (signals_.TakeResize()) el_resize(edit_);
-    // libedit takes the echo over only after it has drawn the prompt, which a fast typist sees twice.
+    // Turns off the terminal's own echo now: libedit does that only after it has drawn the prompt,
+    // and what was typed before that would be seen twice.
     el_set(edit_, EL_PREP_TERM, 1);
     int size = 0;
     const char* text = el_gets(edit_, &size);
@@ -102,12 +103,12 @@ class EditlineReader final : public LineReader {
 
   static char* Prompt(EditLine* edit) { return Of(edit).prompt_.data(); }
 
-  // libedit's own function takes one interrupt to be a hiccup and reads on.
+  // Replaces libedit's own function, which ignores one interrupt and goes on reading.
   static int ReadCharacter(EditLine* edit, wchar_t* character) {
     return Of(edit).ReadOne(*character);
   }
 
-  // 1: a character came, 0: the input ended, -1: Ctrl-C.
+  // Reads one character. Returns 1 if it came, 0 at the end of the input, -1 for Ctrl-C.
   int ReadOne(wchar_t& character) {
     constexpr size_t kLongest = 4;
     std::string bytes;
@@ -126,14 +127,15 @@ class EditlineReader final : public LineReader {
       if (read(STDIN_FILENO, &byte, 1) != 1) return 0;
       bytes += byte;
       if (ValidUtf8Prefix(bytes) == bytes.size()) break;
-      // A byte that belongs to no character is thrown away with what came before it.
+      // Bytes that cannot become a character are thrown away.
       if (bytes.size() >= kLongest || IncompleteUtf8Suffix(bytes) != bytes.size()) bytes.clear();
     }
     character = Decode(bytes);
     return 1;
   }
 
-  // The shell that ran meanwhile has set the terminal its own way.
+  // Sets the terminal up again after the program was in the background, because the shell has
+  // changed its settings.
   void TakeTerminalBack() {
     el_set(edit_, EL_PREP_TERM, 0);
     el_set(edit_, EL_PREP_TERM, 1);

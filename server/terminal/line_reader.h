@@ -13,27 +13,28 @@ struct InputLine {
   enum class Kind : uint8_t { kText, kInterrupted, kEnd };
   Kind kind = Kind::kEnd;
   std::string text;  // without the line feed
-  // Ctrl-C came after some text, which was thrown away. Never set where nothing can see what is
-  // typed.
+  // With kInterrupted: whether text had been typed before Ctrl-C, which was thrown away. Never set
+  // by a reader that cannot see text before its line is complete.
   bool had_text = false;
 };
 
-// Where lines of input come from. Not thread-safe.
+// A source of lines of input. Not thread-safe.
 class LineReader {
  public:
   virtual ~LineReader() = default;
   // Waits for a line. Where a person types, `prompt` stands before it.
   virtual InputLine Read(std::string_view prompt) = 0;
-  // Lets the person get back to this text by the arrow keys, where there is such a thing.
+  // Adds a text to the history that a person can recall by the arrow keys, where the reader has
+  // one.
   virtual void Remember(std::string_view) {}
 };
 
-// Lines of standard input as they are, without a prompt, for pipes and files. A line may have 16
-// MiB; of a longer one that much is a line.
+// A reader for pipes and files: lines of standard input, without a prompt. A longer line than 16
+// MiB is split after that many bytes.
 std::unique_ptr<LineReader> NewPipeReader();
 
-// Lines that somebody types, which can be edited where this build has an editor. Both arguments
-// outlive it.
+// A reader for a terminal. Lines can be edited where this build has libedit. Both arguments outlive
+// the reader.
 std::unique_ptr<LineReader> NewTerminalReader(Wakeup& wakeup, TerminalSignals& signals);
 
 }  // namespace tandem::terminal

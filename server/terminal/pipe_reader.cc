@@ -24,7 +24,7 @@ class PipeReader final : public LineReader {
   }
 
  private:
-  // False at the end of the input.
+  // Reads more of the input into `text_`. False at its end.
   bool Fill() {
     char bytes[4096];
     ssize_t got = 0;

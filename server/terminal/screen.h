@@ -15,13 +15,13 @@ namespace tandem::terminal {
 // gets the answers alone on stdout.
 enum class Audience : uint8_t { kColourTerminal, kPlainTerminal, kProgram };
 
-// What stdin, stdout and the environment (NO_COLOR, TERM) make of it.
+// The audience of this process, by its stdin, its stdout and the environment (NO_COLOR, TERM).
 Audience AudienceOfThisProcess();
 
 // Prints a chat. What came from a server is made harmless (TerminalText). Not thread-safe.
 class Screen {
  public:
-  // `notes`: a program gets them, too, on stderr.
+  // Who gets notes: people only, or programs as well, on stderr.
   enum class Notes : uint8_t { kPeopleOnly, kAll };
   Screen(Audience audience, Notes notes) : audience_(audience), notes_(notes) {}
 
@@ -29,7 +29,7 @@ class Screen {
   // How many characters fit into a line; a usual number where there is no terminal.
   int columns() const;
 
-  // Lines that were asked for.
+  // Prints the output of a command.
   void Print(std::string_view text);
   // A line beside the chat, dim where there are colours.
   void Note(std::string_view text);
@@ -37,7 +37,7 @@ class Screen {
 
   // The next piece of an answer. Reasoning is dim, and only for people.
   void Piece(const AnswerPiece& piece);
-  // Ends the line and the colours of an answer, of which there may have been nothing.
+  // Ends the line and the colours of an answer, which may have been empty.
   void EndAnswer();
 
  private:
@@ -48,7 +48,7 @@ class Screen {
   const Audience audience_;
   const Notes notes_;
   TerminalText filter_;
-  std::optional<PieceKind> kind_;  // of the piece before, within an answer
+  std::optional<PieceKind> kind_;  // the kind of the last piece within an answer
   bool at_line_start_ = true;
 };
 

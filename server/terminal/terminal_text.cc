@@ -11,19 +11,19 @@ constexpr unsigned char kDelete = 0x7f;
 constexpr std::string_view kPictureOfDelete = "\u2421";
 constexpr std::string_view kReplacement = "\ufffd";
 
-// U+2400 + `control`.
+// Unicode's picture of a control character: U+2400 + `control`.
 std::string PictureOf(unsigned char control) {
   return {'\xe2', '\x90', static_cast<char>(0x80 + control)};
 }
 
-// U+0080 to U+009F are C2 80 to C2 9F. Some terminals take them for the escape sequences that they
-// abbreviate.
+// Whether there is a C1 control character at `at`: U+0080 to U+009F, encoded as C2 80 to C2 9F.
+// Some terminals treat them as the escape sequences that they abbreviate.
 bool IsC1(std::string_view text, size_t at) {
   return text[at] == '\xc2' && at + 1 < text.size() &&
          static_cast<unsigned char>(text[at + 1]) < 0xa0;
 }
 
-// `text` is well-formed UTF-8.
+// Replaces control characters. `text` must be well-formed UTF-8.
 std::string WithoutControls(std::string_view text) {
   std::string safe;
   safe.reserve(text.size());
@@ -50,7 +50,7 @@ std::string TerminalText::Feed(std::string_view bytes) {
   std::string text = std::exchange(held_, {});
   text += bytes;
   size_t hold = IncompleteUtf8Suffix(text);
-  if (hold == 0 && text.ends_with('\r')) hold = 1;  // a line feed may follow
+  if (hold == 0 && text.ends_with('\r')) hold = 1;  // held back, because a line feed may follow
   held_ = text.substr(text.size() - hold);
   text.resize(text.size() - hold);
   return WithoutControls(ReplaceInvalidUtf8(text));

@@ -1,4 +1,4 @@
-// Typed lines without an editor but that of the terminal itself, for builds without libedit.
+// Reads typed lines for builds without libedit; only the terminal's own line editing works.
 #include <unistd.h>
 
 #include <cstdio>

@@ -41,7 +41,7 @@ std::string_view Stripped(std::string_view text) {
   return text;
 }
 
-// All commands whose names begin so, or the one whose name it is.
+// The command with exactly that name, or else all commands whose names begin with `begin`.
 std::vector<const CommandInfo*> CommandsLike(std::string_view begin) {
   std::vector<const CommandInfo*> found;
   for (const CommandInfo& command : kCommands) {

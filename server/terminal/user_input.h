@@ -11,7 +11,7 @@
 
 namespace tandem::terminal {
 
-// What somebody at the prompt wants.
+// What the user wants: to send a message, or to run a command.
 enum class Verb : uint8_t {
   kSay,  // a message to the model
   kHelp,
@@ -32,7 +32,7 @@ struct UserInput {
   std::string text;  // the message, or what follows the command; without spaces around it
 };
 
-// Whether a command takes a text.
+// Whether a command takes an argument.
 enum class Argument : uint8_t { kNone, kMay, kMust };
 
 struct CommandInfo {
@@ -46,23 +46,23 @@ struct CommandInfo {
 // All commands in the order of the help.
 std::span<const CommandInfo> Commands();
 
-// A message, or a command where the text begins with a slash; a command may be abbreviated as long
-// as one alone begins so. Two slashes begin a message with one. INVALID_ARGUMENT says which
-// commands there are.
+// Parses a line: a command where it begins with a slash, else a message. A command may be
+// abbreviated as long as that is unambiguous. Two slashes begin a message that starts with one.
+// INVALID_ARGUMENT lists the commands.
 absl::StatusOr<UserInput> ParseInput(std::string_view text);
 
-// What completes the word `begin` at the prompt: the rest of a command's name and a space. Nothing
-// where no command, or several, begin so.
+// Completes the word `begin` at the prompt: returns the rest of a command's name and a space.
+// Nothing where no command, or more than one, begins with it.
 std::optional<std::string> CompletionOf(std::string_view begin);
 
 // Joins lines that end in a backslash to one text.
 class LineJoiner {
  public:
-  // The whole text once `line`, without its line feed, is its last line.
+  // Adds a line without its line feed. Returns the whole text if this was its last line.
   std::optional<std::string> Add(std::string_view line);
   // Whether a text has begun and not ended.
   bool is_open() const { return open_; }
-  // What has come so far, where the input ends in the middle of a text.
+  // Returns what has come of a text, where the input ends before it is complete.
   std::string Take();
 
  private:

@@ -15,7 +15,7 @@
 namespace tandem::terminal {
 namespace {
 
-// A handler of a signal has no other way to find what it works with.
+// Global, because a signal handler has no other way to find the objects that it works with.
 std::atomic<Wakeup*> g_wakeup = nullptr;
 std::atomic<bool> g_interrupted = false;
 std::atomic<bool> g_resized = false;
@@ -35,7 +35,7 @@ constexpr int kSignals[] = {SIGINT, SIGWINCH, SIGCONT};
 void SetHandlers(void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;  // whoever has to notice waits on the Wakeup
+  action.sa_flags = SA_RESTART;  // a thread that must notice a signal waits on the Wakeup
   sigemptyset(&action.sa_mask);
   for (const int signal : kSignals) sigaction(signal, &action, nullptr);
 }
@@ -61,7 +61,7 @@ void Wakeup::Wait() { WaitFor(-1); }
 
 bool Wakeup::WaitFor(int fd) {
   pollfd fds[] = {{.fd = event_.get(), .events = POLLIN, .revents = 0},
-                  {.fd = fd, .events = POLLIN, .revents = 0}};  // one below 0 is skipped
+                  {.fd = fd, .events = POLLIN, .revents = 0}};  // poll skips a negative descriptor
   while (poll(fds, 2, -1) < 0) {
     TANDEM_CHECK(errno == EINTR || errno == EAGAIN, fmt::format("poll: {}", ErrnoMessage(errno)));
   }

@@ -10,12 +10,12 @@ class Wakeup {
  public:
   Wakeup();
 
-  // From any thread, and from a handler of a signal.
+  // May be called on any thread, and in a signal handler.
   void Wake();
-  // Returns once Wake was called since the last return.
+  // Waits until Wake has been called since the last return of a wait.
   void Wait();
-  // Returns once `fd` can be read or Wake was called; true for the former. Wakes are used up in
-  // either case.
+  // Waits until `fd` can be read or Wake has been called; returns whether `fd` can be read. Uses up
+  // pending wakes in either case.
   bool WaitFor(int fd);
 
  private:
@@ -24,9 +24,9 @@ class Wakeup {
   const UniqueFd event_;
 };
 
-// While it lives, Ctrl-C, a change of the window's size and a return to the foreground are noted
-// instead of acted on, and wake `wakeup`, which outlives it. One at a time in a process, because
-// signals are the process's.
+// As long as this object lives, Ctrl-C, a change of the window's size and a return to the
+// foreground are recorded and wake `wakeup`, which outlives this, instead of having their usual
+// effect. Only one may exist in a process, because signal handlers belong to the process.
 class TerminalSignals {
  public:
   explicit TerminalSignals(Wakeup& wakeup);
@@ -34,7 +34,7 @@ class TerminalSignals {
   TerminalSignals(const TerminalSignals&) = delete;
   TerminalSignals& operator=(const TerminalSignals&) = delete;
 
-  // Whether it happened since the last call.
+  // Each Take function returns whether its signal has come since its last call.
   bool TakeInterrupt();
   bool TakeResize();
   bool TakeContinue();

@@ -39,7 +39,7 @@ SendResult OtlpHttpTransport::Send(const std::string& batch, TimePoint deadline)
   if (left <= Duration{} || IsLate()) {
     return {.kind = SendResult::Kind::kRetry, .why = "no time is left to send them"};
   }
-  // "Expect:" keeps a large batch from waiting for the collector's word that it may come.
+  // An empty "Expect:" keeps a large batch from waiting for "100 Continue" from the collector.
   std::vector<std::string> headers = {"Content-Type: application/json", "Expect:"};
   headers.insert(headers.end(), headers_.begin(), headers_.end());
   loadgen::HttpRequest request{.url = url_,

@@ -9,8 +9,9 @@
 
 namespace tandem {
 
-// Posts batches to a collector (OTLP/HTTP with JSON). What may be repeated is what the specification of
-// OTLP says: answers 429, 502, 503 and 504, for which Retry-After counts, and connections that fail.
+// Posts batches of spans to a collector by OTLP/HTTP with JSON. As OTLP specifies, a batch may be
+// sent again after the answers 429, 502, 503 and 504, which may have a Retry-After, and after a
+// failed connection.
 class OtlpHttpTransport final : public SpanTransport {
  public:
   // `headers`: lines that go with each batch, as TraceHeaders gives them.
@@ -21,12 +22,12 @@ class OtlpHttpTransport final : public SpanTransport {
 
  private:
   bool IsLate() const;
-  // Without the URL's path.
+  // The text with the URL replaced by one without its path, for logs.
   std::string Shown(std::string text) const;
 
   const std::string url_;
   const std::vector<std::string> headers_;
-  const std::string shown_;  // without its path, which may hold what only the receiver should know
+  const std::string shown_;  // the URL for logs: its path, which may be secret, is left out
   std::atomic<int64_t> stop_by_ = kNoDeadline.time_since_epoch().count();
 };
 

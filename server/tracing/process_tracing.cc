@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-// Null where spans go nowhere.
+// Opens the transport of spans. Null where neither a collector nor a file is named.
 absl::StatusOr<std::unique_ptr<SpanTransport>> OpenTransport(const TraceTuning& tuning) {
   if (!tuning.file.empty()) {
     ASSIGN_OR_RETURN(std::unique_ptr<SpanTransport> file,

@@ -25,13 +25,13 @@ class ProcessTracing {
   // Begins to export, where the tuning names a collector or a file. INVALID_ARGUMENT names what is wrong.
   static absl::StatusOr<ProcessTracing> Open(const TraceTuning& tuning,
                                              const TracedProcess& process);
-  // Passes contexts on and makes no spans.
+  // Tracing without an exporter: passes trace contexts on, but makes no spans.
   ProcessTracing() : tracer_(std::make_unique<Tracer>(0, nullptr)) {}
 
   const Tracer& tracer() const { return *tracer_; }
-  // What was exported; nothing where there is no exporter. Thread-safe.
+  // Counts of exported spans; nothing where there is no exporter. Thread-safe.
   std::optional<SpanExportUse> use() const;
-  // Exports what is queued until `deadline`. No request may end afterwards whose spans matter.
+  // Exports the queued spans until `deadline`. Spans of requests that end later are lost.
   void Shutdown(TimePoint deadline);
 
  private:

@@ -15,13 +15,13 @@ namespace {
 
 constexpr std::string_view kPath = "/v1/traces";
 
-// A URL and where it comes from.
+// A URL and the flag or variable that gave it, for errors.
 struct Named {
   const char* source;
   std::string_view url;
 };
 
-// Where the path begins; npos where there is none.
+// Checks a collector's URL. Returns the index at which its path begins; npos where it has none.
 absl::StatusOr<size_t> CheckUrl(const Named& named) {
   const std::string_view url = named.url;
   const size_t scheme = url.starts_with("http://") ? 7 : url.starts_with("https://") ? 8 : 0;
@@ -33,7 +33,7 @@ absl::StatusOr<size_t> CheckUrl(const Named& named) {
     return InvalidArgument("{} \"{}\" is no URL of a collector: give http://host:4318{}",
                            named.source, url, kPath);
   }
-  if (host.find('@') != host.npos) {  // it is not repeated, because it may hold a password
+  if (host.find('@') != host.npos) {  // the error does not repeat it: it may hold a password
     return InvalidArgument(
         "{} has a user in its URL, which would be seen in the list of processes: give "
         "what the receiver asks for in OTEL_EXPORTER_OTLP_HEADERS",
@@ -63,7 +63,7 @@ std::string_view Stripped(std::string_view text) {
 struct PairList {
   const char* variable;
   std::string_view list;
-  bool is_secret = false;  // an error says where the entry at fault stands, not what it is
+  bool is_secret = false;  // errors name the position of an entry and not its text
 };
 
 // Later entries replace earlier ones of the same key.
@@ -90,7 +90,8 @@ absl::Status AddPairs(PairList pairs, SpanAttributes& attributes) {
   return absl::OkStatus();
 }
 
-// RFC 9110: what a name and a value of a header consist of, and not those that say how the body travels.
+// Whether a header may be set: name and value have the characters that RFC 9110 allows, and the
+// header is none that the HTTP client sets itself to describe the body.
 bool IsHeader(std::string_view name, std::string_view value) {
   constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
   const bool is_name = std::ranges::all_of(

@@ -22,8 +22,9 @@ absl::StatusOr<std::vector<std::string>> TraceHeaders(const TraceEnvironment& en
 // Scheme and host of a URL that TraceUrl returned, for logs: its path or query may hold a secret.
 std::string HostOfUrl(const std::string& url);
 
-// What OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say, service.name among it: `default_service`
-// where they do not. INVALID_ARGUMENT where the second is no list of key=value.
+// The attributes of the process from OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES. They include
+// service.name, which is `default_service` unless the variables set it. INVALID_ARGUMENT where
+// OTEL_RESOURCE_ATTRIBUTES is no list of key=value.
 absl::StatusOr<SpanAttributes> ResourceAttributes(const TraceEnvironment& environment,
                                                   const std::string& default_service);
 

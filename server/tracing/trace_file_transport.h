@@ -10,10 +10,10 @@
 
 namespace tandem {
 
-// Appends batches to a file, one line each: the form in which OpenTelemetry's collector reads and
-// writes files. A line that would make the file longer than it may be begins a new one, and the former
-// is kept as PATH.1 in place of an older one. So both together have at most twice that size. Only the
-// process's user may read them.
+// Appends batches of spans to a file, one line each, in the form that OpenTelemetry's collector
+// reads and writes. Before a line would make the file larger than its limit, the file is renamed to
+// PATH.1, in place of an older one, and a new file begins. So the two files together have at most
+// twice that size. Only the process's user may read them.
 class TraceFileTransport final : public SpanTransport {
  public:
   // Errors name the file.
@@ -21,7 +21,7 @@ class TraceFileTransport final : public SpanTransport {
                                                                   uint64_t max_bytes);
 
   SendResult Send(const std::string& batch, TimePoint deadline) override;
-  void HurryUntil(TimePoint) override {}  // a disk does not make anyone wait for long
+  void HurryUntil(TimePoint) override {}  // writing to a disk does not take long
 
  private:
   TraceFileTransport(std::string path, uint64_t max_bytes)
@@ -33,7 +33,7 @@ class TraceFileTransport final : public SpanTransport {
   const std::string path_;
   const uint64_t max_bytes_;
   UniqueFd file_;
-  uint64_t bytes_ = 0;  // of the file
+  uint64_t bytes_ = 0;  // the size of the file
 };
 
 }  // namespace tandem

@@ -20,9 +20,9 @@ struct TraceEnvironment {
 // and `tandem up`.
 struct TraceTuning {
   std::string endpoint;  // URL of a collector; empty: that of the environment
-  std::string file;      // takes the place of a collector
+  std::string file;      // spans go to this file instead of a collector
   uint64_t file_bytes = uint64_t{256} << 20;
-  std::optional<double> sample;  // nothing: all requests where there is an exporter
+  std::optional<double> sample;  // nothing: all requests, if spans are exported
   TraceEnvironment environment;
 };
 

@@ -32,8 +32,8 @@ void Log(const PeerTable::ProbeJob& job, const absl::StatusOr<LinkProbe>& probe)
             job.endpoint.transport, probe->gigabytes_per_second, setup,
             Microseconds(probe->operation));
   } else if (!absl::IsCancelled(probe.status())) {
-    // A peer that is busy is asked again every second, and a link that stays broken is probed
-    // again and again: neither fills the log.
+    // A peer that is busy is asked again every second, and a link that stays broken is probed again
+    // and again. Neither shall fill the log, so these failures are logged at debug level.
     const bool expected = job.later || absl::IsResourceExhausted(probe.status());
     Log(expected ? LogLevel::kDebug : LogLevel::kWarn,
         "kv_peer={} transport={} probe failed status=\"{}\"", job.name, job.endpoint.transport,
@@ -41,7 +41,8 @@ void Log(const PeerTable::ProbeJob& job, const absl::StatusOr<LinkProbe>& probe)
   }
 }
 
-// Logged at info because shared memory of another host is unreachable by design.
+// An unreachable link is logged at info level, because shared memory of another host is unreachable
+// by design.
 void LogUnreachable(const PeerLink& link) {
   LogInfo("kv_peer={} transport={} is not used reason=\"{}\"", link.peer, link.stats.transport,
           link.unreachable);
@@ -201,7 +202,8 @@ std::vector<LinkStats> Fabric::links() const {
 std::vector<PeerLink> Fabric::peer_links() const { return peers_.Describe(AllLinks()); }
 
 TransportStats Fabric::stats() const {
-  // Read before the parts. Even so, a probe may have posted frames that are not sent yet.
+  // The bytes of probes are read before those of the parts, so that the sums below include them.
+  // Even so, a probe may have counted frames that are not sent yet.
   const uint64_t probes_sent = prober_ ? prober_->bytes_sent() : 0;
   const uint64_t probes_received = probe_receiver_.bytes_received();
   TransportStats sum;

@@ -36,7 +36,7 @@ struct FabricOptions {
 
 // Describes one of the transports that a fabric combines.
 struct FabricPart {
-  std::string name;  // as in its endpoints
+  std::string name;  // the transport, as endpoints name it
   // Opens the transport. It is given the receiver of incoming streams and the memory that probes
   // are sent from (empty when this worker does not probe); both outlive the transport.
   std::function<absl::StatusOr<std::unique_ptr<Transport>>(FrameReceiver*,
@@ -48,7 +48,7 @@ struct FabricPart {
 struct FabricPeer {
   std::string name;
   uint64_t epoch = 0;
-  std::string address;  // as Fabric::address() there
+  std::string address;  // what Fabric::address() returns at that worker
 };
 
 // Combines several transports into one. Its address names an endpoint of each. Each stream takes
@@ -71,15 +71,17 @@ class Fabric final : public Transport {
   std::vector<PeerLink> peer_links() const;
 
   std::string address() const override;
-  // OK when at least one endpoint of `peer` may be reached. UNAVAILABLE gives the reason for each.
+  // OK when at least one endpoint of `peer` may be reached. UNAVAILABLE gives the reason for each
+  // endpoint.
   absl::Status MayReach(std::string_view peer) const override;
-  // The handle is that of the transport which the stream takes. INTERNAL for a stream that is open
-  // already is said where both openings take the same transport.
+  // Opens a stream over the link that LinkSelector chooses and returns the handle of that link's
+  // transport. A stream that is open already is refused with INTERNAL only if both openings take
+  // the same transport.
   absl::StatusOr<StreamHandle> OpenStream(std::string_view peer, uint64_t stream, uint64_t epoch,
                                           Duration renew_every, StreamEnded ended) override;
 
   std::vector<LinkStats> links() const override;
-  TransportStats stats() const override;  // the sum of the parts
+  TransportStats stats() const override;  // the sums over all its transports
 
  private:
   struct Part {
@@ -95,8 +97,8 @@ class Fabric final : public Transport {
   // The endpoints of a peer, sorted by whether this worker may reach them.
   struct SortedEndpoints {
     std::vector<Endpoint> reachable;
-    std::vector<UnreachableEndpoint> unreachable;  // of transports that this worker has
-    std::string reasons;                           // why each of the others cannot be reached
+    std::vector<UnreachableEndpoint> unreachable;  // those whose transport this worker has
+    std::string reasons;  // why each endpoint outside `reachable` is not in it
   };
   absl::StatusOr<SortedEndpoints> Sort(std::string_view peer) const;
   absl::StatusOr<std::vector<Endpoint>> ReachableEndpoints(std::string_view peer) const;
@@ -112,9 +114,10 @@ class Fabric final : public Transport {
   std::optional<LinkProber> prober_;  // empty on a worker that does not probe
   PeerTable peers_;
   mutable absl::Mutex mutex_;
-  MonotonicCondVar probes_changed_;                   // woken_ or stopping_
-  bool woken_ ABSL_GUARDED_BY(mutex_) = false;        // there may be a probe to make
-  bool probe_waits_ ABSL_GUARDED_BY(mutex_) = false;  // until the streams to its peer have ended
+  MonotonicCondVar probes_changed_;             // signals woken_ and stopping_
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;  // there may be a probe to make
+  // Whether a probe waits for its time, or for streams to its peer to end.
+  bool probe_waits_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   // Constant after Open. Declared after the members that the transports' threads use, so that these
   // threads end first.

@@ -23,7 +23,8 @@ DeviceBuffer HostMemory(size_t size) {
   return DeviceBuffer(data, size, [](std::byte* memory, size_t) { delete[] memory; });
 }
 
-// Several workers may probe one peer, which tells them apart by this number (ProberOf).
+// The number of the first probe stream. Several workers may probe one peer, which tells them apart
+// by the random bits in it (ProberOf).
 uint64_t FirstStream() {
   std::random_device device;
   return kProbeStreamBit | uint64_t{device()} << kProbeCountBits;
@@ -40,8 +41,8 @@ Duration Median(std::vector<Duration> times) {
 
 LinkProbe Evaluate(const ProbeTimings& timings) {
   const Duration bulk = Median(timings.bulk);
-  // A bulk that takes hardly longer than an empty stream measures the clock and the scheduler, not
-  // the link; half of its time bounds the rate.
+  // A bulk stream that takes hardly longer than an empty stream measures the clock and the
+  // scheduler, not the link; half of its time bounds the rate.
   const Duration moving = std::max({bulk - Median(timings.empty), bulk / 2, Duration(1)});
   const Duration frames = Median(timings.many_small) - Median(timings.one_small);
   return {.gigabytes_per_second = static_cast<double>(timings.bulk_bytes) / 1e9 / Seconds(moving),
@@ -112,7 +113,8 @@ absl::Status LinkProber::Post(SendStream& stream, Load load) {
     extents.push_back({.block = static_cast<uint32_t>(i),
                        .payload = memory_.bytes().subspan(offset, load.payload_bytes)});
   }
-  // Counted before the frames can be sent, so that they never pass for KV (Fabric::bytes_sent).
+  // The bytes are counted before the frames can be sent, so that they never pass for KV
+  // (Fabric::bytes_sent).
   bytes_sent_ += extents.size() * (kFrameHeaderBytes + load.payload_bytes);
   RETURN_IF_ERROR(stream.Post(extents));
   return stream.Finish();

@@ -19,27 +19,27 @@
 
 namespace tandem {
 
-// The number of a probe stream has three parts: this bit, which no reservation has set; 31 random
-// bits of the worker that probes; and a count of that worker's probe streams.
+// The number of a probe stream has three parts: kProbeStreamBit, which no reservation has set; 31
+// random bits of the worker that probes; and a count of that worker's probe streams.
 inline constexpr uint64_t kProbeStreamBit = uint64_t{1} << 63;
 inline constexpr int kProbeCountBits = 32;
-// The part that all probe streams of one worker share.
+// The part of a probe stream's number that all probe streams of one worker share.
 constexpr uint64_t ProberOf(uint64_t stream) { return stream >> kProbeCountBits; }
 
 // The largest payload of a probe frame. A worker whose KV extents are larger probes with this size.
 inline constexpr uint32_t kMaxProbePayload = 256u << 10;
 
-// A probe measures the time of streams from their opening to their acknowledgement, and repeats
-// each measurement except the first.
+// A probe measures the time of streams from their opening to their acknowledgement. This is how
+// often it makes each measurement, except the first, which it makes once.
 inline constexpr int kProbeRepeats = 3;
-inline constexpr int kProbeSmallFrames = 65;  // 64 more than one
+inline constexpr int kProbeSmallFrames = 65;  // 64 more than the stream of one frame has
 inline constexpr uint32_t kProbeSmallPayload = 64;
 
 struct ProbeTimings {
   Duration first{};                  // a stream without frames, the connection setup included
   std::vector<Duration> empty;       // a stream without frames on the existing connection
   std::vector<Duration> one_small;   // a stream of one frame of kProbeSmallPayload
-  std::vector<Duration> many_small;  // a stream of kProbeSmallFrames such frames
+  std::vector<Duration> many_small;  // a stream of kProbeSmallFrames small frames
   std::vector<Duration> bulk;
   uint64_t bulk_bytes = 0;  // payload bytes of each bulk stream
 };
@@ -48,35 +48,38 @@ struct LinkProbe {
   double gigabytes_per_second = 0;
   std::optional<Duration> setup;  // empty when the connection existed before the probe
   Duration round_trip{};          // a stream without frames on the existing connection
-  Duration operation{};           // what each further small frame costs
+  Duration operation{};           // the time that each further small frame takes
 };
 
-// `times` must not be empty.
+// The median of `times`, which must not be empty.
 Duration Median(std::vector<Duration> times);
 
-// Takes the median of each measurement. The rate says what further bytes cost: the time of an empty
-// stream is subtracted. The time of the frames is not, because KV comes in frames too.
+// Computes the result of a probe from the median of each measurement. The rate is that of further
+// bytes: the time of an empty stream is subtracted. The time of the frames is not, because KV comes
+// in frames too.
 LinkProbe Evaluate(const ProbeTimings& timings);
 
-// The size of a bulk that takes about a tenth of a second, within [kLeastBulkBytes,
-// kMostBulkBytes]. `bytes` took `time` more than an empty stream.
+// The size of a bulk stream that will take about a tenth of a second, within [kLeastBulkBytes,
+// kMostBulkBytes], given that `bytes` took `time` more than an empty stream.
 inline constexpr uint64_t kLeastBulkBytes = 16 << 10;
 inline constexpr uint64_t kMostBulkBytes = 16 << 20;
 uint64_t BulkBytes(uint64_t bytes, Duration time);
 
-// Trials find the size of the bulk. Each is kTrialGrowth times larger than the one before. A trial that
-// takes longer than kLongTrial is the last, because the next could exceed LinkProber's patience.
+// A probe finds the size of its bulk stream by trial streams. Each is kTrialGrowth times larger
+// than the one before. A trial that takes longer than kLongTrial is the last, because the next
+// could exceed LinkProber's patience.
 inline constexpr uint64_t kLargestTrialBytes = 1 << 20;
 inline constexpr int kTrialGrowth = 8;
 inline constexpr Duration kLongTrial = std::chrono::milliseconds(250);
 
-// The payload size of a bulk's frames: `extent_bytes`, or less so that a small bulk still has
-// several frames.
+// The payload size of the frames of a bulk stream: `extent_bytes`, or less so that a small bulk
+// stream still has several frames.
 uint32_t BulkPayloadBytes(uint64_t bulk_bytes, uint32_t extent_bytes);
 
-// Allocates what probes are sent from or land in. It is memory of the device that holds KV, so that
-// a probe travels as KV does; a null device means the host's memory. With `shared` other processes
-// can open it. Its bytes are not all the same. Errors as Device::Allocate and Stream::Copy.
+// Allocates the memory that probes are sent from or land in. It belongs to the device that holds
+// KV, so that a probe travels as KV does; a null device means the host's memory. With `shared`
+// other processes can open it. Its bytes are not all the same. Errors as Device::Allocate and
+// Stream::Copy.
 absl::StatusOr<DeviceBuffer> AllocateProbeMemory(Device* device, size_t size, bool shared);
 
 // Measures the link to a peer with streams that the peer's ProbeReceiver takes, one after the other
@@ -87,13 +90,14 @@ class LinkProber {
  public:
   static constexpr size_t kMemoryBytes = 4 << 20;
 
-  // Bulk frames are as large as KV extents, `extent_bytes`, but at most kMaxProbePayload, and
-  // smaller on a link so slow that the bulk is small. `memory` has kMemoryBytes.
+  // The frames of bulk streams are as large as KV extents, `extent_bytes`, but at most
+  // kMaxProbePayload, and smaller on a link so slow that the bulk stream is small. `memory` has
+  // kMemoryBytes.
   LinkProber(size_t extent_bytes, DeviceBuffer memory, const Clock& clock);
 
-  // UNAVAILABLE when the peer cannot be reached, DEADLINE_EXCEEDED when a stream takes longer than
-  // kPatience, RESOURCE_EXHAUSTED while another worker probes the peer, CANCELLED after Stop, and
-  // otherwise what the peer answered.
+  // Probes the link to `address`. UNAVAILABLE when the peer cannot be reached, DEADLINE_EXCEEDED
+  // when a stream takes longer than kPatience, RESOURCE_EXHAUSTED while another worker probes the
+  // peer, CANCELLED after Stop, and otherwise what the peer answered.
   absl::StatusOr<LinkProbe> Measure(Transport& transport, std::string_view address, uint64_t epoch);
   // Ends the measurement in progress at once, and every later one.
   void Stop();
@@ -121,7 +125,7 @@ class LinkProber {
   };
 
   void OnEnded(uint64_t stream, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The time from opening a stream to its acknowledgement.
+  // Sends one stream. Returns the time from its opening to its acknowledgement.
   absl::StatusOr<Duration> Send(const Target& target, Load load);
   absl::Status Post(SendStream& stream, Load load);
   absl::StatusOr<End> AwaitEnd(uint64_t stream) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -137,7 +141,7 @@ class LinkProber {
   absl::Mutex mutex_;
   MonotonicCondVar ended_or_stopped_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t awaited_ ABSL_GUARDED_BY(mutex_) = 0;  // stream; an aborted one may end late
+  uint64_t awaited_ ABSL_GUARDED_BY(mutex_) = 0;  // the stream whose end is awaited
   End ended_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -32,8 +32,9 @@ class LinkSelector {
   // empty.
   explicit LinkSelector(const std::vector<std::string>& transports);
 
-  // One use of one link. `life` tells a late result of a stream that was open before the latest
-  // failure from a result of the link as it is now.
+  // One use of one link. `life` is the number of failures that the link had before: it tells a late
+  // result of a stream that was open before the latest failure from a result of the link as it is
+  // now.
   struct Use {
     size_t link = 0;
     uint64_t life = 0;
@@ -50,24 +51,25 @@ class LinkSelector {
   };
   Choice Choose(TimePoint now);
 
-  // The stream or probe that used the link succeeded.
+  // Reports that the stream or probe which used the link succeeded.
   void Worked(Use use);
-  // It failed with the connection. Streams that were open together and fail together count as one
-  // failure.
+  // Reports that the stream or probe which used the link failed because the connection did. Streams
+  // that were open together and fail together count as one failure.
   void Failed(Use use, TimePoint now, const std::string& reason);
-  // The link delivered other bytes than were sent. The link stays down for the longest back-off,
-  // because every further attempt costs a whole stream.
+  // Reports that the link delivered other bytes than were sent. The link stays down for the longest
+  // back-off, because every further attempt costs a whole stream.
   void Damaged(Use use, TimePoint now, const std::string& reason);
-  // It ended for a reason that says nothing about the link.
+  // Reports that the stream or probe which used the link ended for a reason that says nothing about
+  // the link.
   void GaveUp(Use use);
 
-  // A probe uses a link without a choice.
+  // The use of a link by a probe, which names its link instead of calling Choose.
   Use UseOf(size_t link) const { return {.link = link, .life = links_[link].life}; }
   void SetRate(size_t link, double gigabytes_per_second);
 
   std::optional<size_t> in_use() const { return in_use_; }  // the link of the latest choice
   uint64_t fallbacks() const { return fallbacks_; }
-  const std::string& fallback_reason() const { return fallback_reason_; }  // of the latest
+  const std::string& fallback_reason() const { return fallback_reason_; }  // of the latest fallback
 
  private:
   enum class State : uint8_t { kUp, kDown, kTrial };

@@ -39,13 +39,13 @@ struct KnownPeer {
 // One link to one peer, as status pages show it.
 struct PeerLink {
   std::string peer;     // the peer's name, or its address while no router has named it
-  std::string address;  // of the peer, with all of its endpoints
+  std::string address;  // the peer's address: all of its endpoints as text
   LinkStats stats;      // with the figures of the latest probe
   bool in_use = false;  // the latest stream to this peer took this link
   // How often streams to this peer left a better link for another, since the peer started.
   uint64_t fallbacks = 0;
-  std::string fallback_reason;  // of the latest
-  // Why the latest stream or probe on this link failed with the connection; empty after a success.
+  std::string fallback_reason;  // why the latest fallback happened
+  // Why the latest stream or probe failed because of this link; empty after a success.
   std::string failure;
   std::string probe_failure;  // why the latest probe measured nothing; empty after a success
   std::string unreachable;    // as UnreachableEndpoint::reason; such a link has no other figures
@@ -58,21 +58,23 @@ class PeerTable {
  public:
   static constexpr size_t kMaxUnnamed = 256;
   static constexpr size_t kMaxNamed = 4096;
-  // A probe waits this long for a moment in which no stream to its peer is open.
+  // How long a probe waits for a moment in which no stream to its peer is open.
   static constexpr Duration kProbePatience = std::chrono::seconds(10);
   // The least time between two probes of one link, also after a failure.
   static constexpr Duration kProbePause = std::chrono::seconds(10);
-  // The time until a peer is asked again that was busy with another worker's probe.
+  // The pause before a probe is tried again at a peer that was busy with another worker's probe.
   static constexpr Duration kBusyPause = std::chrono::seconds(1);
-  // After this many failures in a row a link is probed again only every kLaterProbePause.
+  // The number of failed probes in a row after which a link waits for kLaterProbePause or longer
+  // before it is probed again.
   static constexpr int kProbeTries = 3;
-  // A link that is slow, has damaged a stream or cannot be probed is probed again after this pause,
-  // which doubles from failure to failure up to the longest, because each failed attempt may cost the
+  // The pause before a new probe of a link that is slow, has damaged a stream or cannot be probed.
+  // It doubles from failure to failure up to the longest, because each failed attempt may cost the
   // peer something that it never gets back (NcclContext::kMaxUnusedIds).
   static constexpr Duration kLaterProbePause = std::chrono::seconds(30);
   static constexpr Duration kLongestProbePause = std::chrono::minutes(8);
-  // A link is slow when even its fastest rate of late is below this share of its best probe. Transport
-  // threads that compete with a prefill for cores still move half of what a probe measures.
+  // A link is slow when even its fastest recent rate is below this share of its best probe.
+  // Transport threads that compete with a prefill for cores still move half of what a probe
+  // measures.
   static constexpr double kSlowShare = 0.25;
 
   // Sets which named peers exist. Named peers that are missing from `peers` are forgotten. A peer
@@ -80,23 +82,23 @@ class PeerTable {
   // probed. Returns the unreachable links that were not in the previous call.
   std::vector<PeerLink> SetPeers(const std::vector<KnownPeer>& peers, TimePoint now);
 
-  // A stream that is open, to be given to Ended.
+  // The use of a link by an open stream: Choose returns it, and Ended takes it.
   struct Use {
     std::string peer;
-    uint64_t serial = 0;  // of the peer's entry
+    uint64_t serial = 0;  // tells this entry of the peer from later ones
     LinkSelector::Use link;
   };
   struct Choice {
     Endpoint endpoint;
     Use use;
-    std::string peer;  // name or address
+    std::string peer;  // its name, or its address while it has no name
     std::optional<LinkSelector::Fallback> fallback;
   };
   // Chooses the link of a new stream to `peer`; the stream counts as open until Ended. A peer that
   // the table does not know is added with `endpoints`, which must not be empty.
   Choice Choose(std::string_view peer, const std::vector<Endpoint>& endpoints, TimePoint now);
-  // After UNAVAILABLE or DATA_LOSS the next stream takes another link if there is one. Other errors
-  // say nothing about the link.
+  // Records how a stream ended. After UNAVAILABLE or DATA_LOSS the next stream takes another link
+  // if there is one. Other errors say nothing about the link.
   void Ended(const Use& use, const absl::Status& status, TimePoint now);
 
   struct ProbeJob {
@@ -124,14 +126,14 @@ class PeerTable {
   // that is slow or could not be probed, when its pause is over.
   void LookForReprobes(std::span<const LinkStats> links, TimePoint now);
 
-  // All links that are known, those to named peers first. `links` has the counters of all
-  // transports.
+  // All links that are known, in the order of the peers' addresses; the unreachable ones come last.
+  // `links` has the counters of all transports.
   std::vector<PeerLink> Describe(std::span<const LinkStats> links) const;
 
  private:
   struct Link {
     Endpoint endpoint;
-    std::optional<LinkProbe> probe;  // the latest; its setup is that of the latest that connected
+    std::optional<LinkProbe> probe;  // the latest; `setup` is of the latest that had to connect
     double best_gigabytes_per_second = 0;
     bool probe_wanted = false;
     TimePoint wanted_since{};
@@ -141,7 +143,7 @@ class PeerTable {
     std::string failure;                      // as PeerLink::failure
     std::string probe_failure;                // as PeerLink::probe_failure
 
-    void NoteEnd(const absl::Status& status);  // of a stream or probe
+    void NoteEnd(const absl::Status& status);  // records how a stream or probe ended
     void NoteProbe(const LinkProbe& result);
     bool IsSlow(const LinkStats* stats) const;
     void WantProbe(TimePoint now);
@@ -150,7 +152,7 @@ class PeerTable {
     uint64_t serial = 0;
     std::string name;  // empty while no router has named it
     uint64_t epoch = 0;
-    std::vector<Link> links;  // in the order of the selector's
+    std::vector<Link> links;  // in the same order as in `selector`
     LinkSelector selector;
     int32_t open_streams = 0;
     uint64_t last_opened = 0;

@@ -27,9 +27,10 @@ class ProbeReceiver final : public FrameReceiver {
   static constexpr size_t kSlots = 16;
   static constexpr size_t kMaxStreams = 8;
   static constexpr size_t kMemoryBytes = kSlots * kMaxProbePayload;
-  // A stream that has been silent for this long makes room for another one.
+  // How long a stream has to be silent before it makes room for another one.
   static constexpr Duration kIdle = std::chrono::seconds(5);
-  // Longer than the round trip between two streams of one probe.
+  // How long the probing peer may be silent before another peer may probe: longer than the round
+  // trip between two streams of one probe.
   static constexpr Duration kTurnEnds = std::chrono::seconds(1);
 
   // `next` may be null on a worker that receives probes alone. `epoch` is that of this process;
@@ -58,7 +59,8 @@ class ProbeReceiver final : public FrameReceiver {
   };
 
   absl::Status CheckEpoch(uint64_t epoch) const;
-  // Refuses the stream while another peer has its turn; otherwise the turn is its peer's.
+  // Refuses a stream while it is another peer's turn to probe; otherwise gives the turn to the peer
+  // that sends the stream.
   absl::Status TakeTurn(uint64_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Stream*> FindOrAdd(StreamKey key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -68,7 +70,7 @@ class ProbeReceiver final : public FrameReceiver {
   const DeviceBuffer memory_;  // slot i begins at i * kMaxProbePayload
   std::atomic<uint64_t> bytes_received_ = 0;
   absl::Mutex mutex_;
-  uint64_t prober_ ABSL_GUARDED_BY(mutex_) = 0;  // whose turn it is, as ProberOf
+  uint64_t prober_ ABSL_GUARDED_BY(mutex_) = 0;  // the worker whose turn it is, as ProberOf
   TimePoint turn_ends_ ABSL_GUARDED_BY(mutex_){};
   std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<StreamKey, Stream> streams_ ABSL_GUARDED_BY(mutex_);

@@ -11,11 +11,11 @@
 namespace tandem {
 namespace {
 
-// After a medium had no room for another connection.
+// The pause in accepting after a medium had no room for another connection.
 constexpr std::chrono::milliseconds kAcceptPause{200};
-// One in so many connections may be unauthenticated.
+// The share of connections that may be unauthenticated is one in this number.
 constexpr int kUnauthenticatedShare = 4;
-// A sender that waits is answered so often within the time that it waits.
+// How often a sender that waits for an answer gets one within its answer timeout.
 constexpr int kAnswersInTime = 5;
 
 }  // namespace
@@ -71,8 +71,9 @@ void Acceptor::Add(std::unique_ptr<ByteChannel> channel) {
   table_.Advance(id);
 }
 
-// Peers that connect and say nothing take no place from those that do. Each is read once more before
-// it gives way, because its hello may have come while others connected.
+// Makes room for a connection, so that peers which connect and say nothing take no place from those
+// that say hello. Each of the silent ones is read once more before it gives way, because its hello
+// may have come while others connected.
 bool Acceptor::MakeRoomForOneMore() {
   const auto most =
       static_cast<size_t>(std::max(options_.max_connections / kUnauthenticatedShare, 1));
@@ -103,8 +104,8 @@ void Acceptor::CountRefused(std::atomic<uint64_t>& of_the_kind, absl::string_vie
   }
 }
 
-// The connection stays in the backlog and the listener readable, so looking again at once would
-// spin.
+// Stops watching the listener for a while. The connection stays in the backlog and the listener
+// readable, so the loop would spin otherwise.
 void Acceptor::Pause(const absl::Status& status) {
   LogWarn("transfer cannot accept reason=\"{}\"", std::string(status.message()));
   accept_again_ = std::chrono::steady_clock::now() + kAcceptPause;

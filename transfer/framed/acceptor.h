@@ -13,7 +13,8 @@
 
 namespace tandem {
 
-// Set aside at the start for what a connection reads before it has a place.
+// The size of the buffer, set aside at the start, for bytes that connections read before these have
+// a place.
 inline constexpr size_t kReadAheadBytes = 256 << 10;
 
 // Accepts the connections that peers make. A peer is unauthenticated until its hello has come: such
@@ -21,16 +22,17 @@ inline constexpr size_t kReadAheadBytes = 256 << 10;
 // Thread: the loop's.
 class Acceptor {
  public:
-  // Everything named outlives this.
+  // All arguments outlive the acceptor.
   Acceptor(const FramedOptions& options, Medium& medium, FrameReceiver& receiver, PayloadPath& path,
            ConnectionTable& table, TransportCounters& counters);
 
-  // The listener has an event.
+  // Accepts the connections that wait; called when the listener has an event.
   void Accept();
   // Whether the connection came from a peer that has not said hello.
   bool IsUnauthenticated(uint64_t id) const { return unauthenticated_.contains(id); }
   void CloseUnauthenticated(uint64_t id, const absl::Status& status);
-  // After a medium had no room, accepting goes on at this time.
+  // The time at which accepting goes on after the medium had no room; kNoDeadline while it is not
+  // paused.
   TimePoint accept_again() const { return accept_again_; }
   void ResumeIfDue(TimePoint now);
 

@@ -61,7 +61,8 @@ bool CommandQueue::stopping() const {
 
 void CommandQueue::Wake() const {
   const uint64_t one = 1;
-  // Fails only when the counter is full: then the loop has been woken already.
+  // Writing to the eventfd fails only when its counter is full: then the loop has been woken
+  // already.
   [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
 }
 

@@ -10,30 +10,33 @@
 
 namespace tandem {
 
-// The loop turns at least this often: for the watchdog that counts its turns, and for commands that
-// do not wake it.
+// The longest sleep of the I/O loop. It wakes at least this often for the watchdog that counts its
+// turns, and for commands that do not wake it.
 inline constexpr std::chrono::milliseconds kLongestSleep{500};
 
 // The commands that wait for the I/O loop, and the descriptor that wakes it.
 // Thread-safe.
 class CommandQueue {
  public:
-  // UNAVAILABLE when the process has no descriptor left.
+  // Makes a queue and its descriptor. UNAVAILABLE when the process has no descriptor left.
   static absl::StatusOr<CommandQueue> Create();
   explicit CommandQueue(UniqueFd wake) : wake_(std::move(wake)) {}
-  CommandQueue(CommandQueue&& other) noexcept : wake_(std::move(other.wake_)) {}  // while unused
+  // A queue may be moved only while nothing uses it.
+  CommandQueue(CommandQueue&& other) noexcept : wake_(std::move(other.wake_)) {}
 
-  // Never blocks. Wakes the loop if it sleeps, except for a stream whose first renewal can wait for
-  // the loop's next turn: opening it alone would wake the loop once more, just when its caller
-  // begins to compute. A lease that is renewed so rarely was made or prolonged a moment ago.
+  // Queues a command. Never blocks. Wakes the loop if it sleeps, except for a stream whose first
+  // renewal can wait for the loop's next turn: opening it alone would wake the loop once more, just
+  // when its caller begins to compute. A lease that is renewed so rarely was made or prolonged a
+  // moment ago.
   void Push(StreamCommand command);
   // Asks the loop to stop.
   void Stop();
 
-  // The rest is for the loop's thread.
+  // The calls from here on are for the loop's thread.
   int wake_fd() const { return wake_.get(); }
   std::vector<StreamCommand> TakeAll();
-  // False where commands wait. After true, whoever pushes the next command wakes the loop.
+  // Prepares the loop's sleep: false when commands wait. After true, the thread that pushes the
+  // next command wakes the loop.
   bool FallAsleep();
   bool stopping() const;
   void ClearWake() const;

@@ -54,7 +54,7 @@ void ConnectionTable::UpdateInterest(uint64_t id, Entry& entry) {
 
 void ConnectionTable::Advance(uint64_t id) {
   const auto place = connections_.find(id);
-  if (place == connections_.end()) return;  // an earlier event closed it
+  if (place == connections_.end()) return;  // an earlier event closed the connection
   Connection& connection = *place->second.connection;
   const absl::StatusOr<Turn> turn = connection.Advance();
   if (!turn.ok()) return Close(id, turn.status());

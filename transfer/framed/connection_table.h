@@ -23,10 +23,11 @@ namespace tandem {
 
 // What a transport counts over all of its connections since its start.
 struct TransportCounters {
-  // Bytes, including headers and payloads that travel beside the channel.
+  // Bytes that were sent and received, including headers and payloads that travel beside the
+  // channel.
   std::atomic<uint64_t> sent{0};
   std::atomic<uint64_t> received{0};
-  // As in RefusedFrames.
+  // What peers sent and this side refused, as in RefusedFrames.
   std::atomic<uint64_t> malformed{0};
   std::atomic<uint64_t> corrupted{0};
   std::atomic<uint64_t> stale{0};
@@ -35,8 +36,8 @@ struct TransportCounters {
 };
 
 struct Timeouts {
-  std::chrono::milliseconds connect{};  // until the first bytes
-  std::chrono::milliseconds stall{};    // without progress while something is under way
+  std::chrono::milliseconds connect{};  // the limit until the first bytes
+  std::chrono::milliseconds stall{};    // the limit without progress while something is under way
 };
 
 // How a connection's turn ended.
@@ -51,18 +52,19 @@ enum class Turn : uint8_t {
 class Connection {
  public:
   virtual ~Connection() = default;
-  // As in ByteChannel.
+  // The descriptor to watch, and whether to watch it for output, as in ByteChannel.
   virtual int fd() const = 0;
   virtual bool wants_output() const = 0;
-  // Establishes, reads and writes as far as that goes now.
+  // Establishes the connection, reads and writes, as far as possible without waiting.
   virtual absl::StatusOr<Turn> Advance() = 0;
-  // When the connection is closed unless something moves before.
+  // The time at which the connection is closed unless it makes progress before.
   virtual TimePoint deadline() const = 0;
   // The connection is over for the reason in `status`. Called once, before the destructor.
   virtual void OnClosed(const absl::Status& status) = 0;
 };
 
-// Bounds the work of one turn, so that a busy peer does not keep the loop from the others.
+// The bytes that a connection may move in one turn, bounded so that a busy peer does not keep the
+// loop from the others.
 inline constexpr size_t kBytesPerTurn = 4 << 20;
 
 // The connections of a transport, the events that they wait for, and their turns.
@@ -72,21 +74,21 @@ class ConnectionTable {
   static constexpr uint64_t kWakeId = 0;
   static constexpr uint64_t kListenerId = 1;
 
-  // UNAVAILABLE when the process has no descriptor left.
+  // Makes an empty table. UNAVAILABLE when the process has no descriptor left.
   static absl::StatusOr<ConnectionTable> Create();
   explicit ConnectionTable(UniqueFd epoll) : epoll_(std::move(epoll)) {}
 
   // Events on `fd` are reported with `id`, kWakeId or kListenerId.
   void Watch(int fd, uint64_t id);
   void Unwatch(int fd);
-  // Waits for at most `milliseconds`; the ids whose descriptors have events.
+  // Waits for at most `milliseconds`. Returns the ids whose descriptors have events.
   std::span<const uint64_t> Wait(int milliseconds);
 
-  // For a connection that is about to be added.
+  // The id for a connection that is about to be added.
   uint64_t NewId() { return next_id_++; }
-  // Called when the connection was closed, which exists until this returns.
+  // Called when a connection was closed; the connection exists until the call returns.
   using Closed = std::function<void(const absl::Status& status)>;
-  // `peer` names the other side in the log.
+  // Adds a connection; `peer` names the other side in the log.
   void Add(uint64_t id, std::unique_ptr<Connection> connection, std::string_view peer,
            Closed closed);
   // Closes the connection and logs why.
@@ -95,14 +97,15 @@ class ConnectionTable {
   void CloseQuietly(uint64_t id, const absl::Status& status);
   void CloseAll(const absl::Status& status);
 
-  // Gives the connection a turn, after which it may be closed. No effect on one that is not here.
+  // Gives the connection a turn, after which it may be closed. No effect for an id that is not in
+  // the table.
   void Advance(uint64_t id);
   // Gives the connection a turn in the next AdvanceUnfinished, whether or not it has an event.
   void WantTurn(uint64_t id) { unfinished_.push_back(id); }
   bool has_unfinished() const { return !unfinished_.empty(); }
   void AdvanceUnfinished();
 
-  // Connections of which nothing moved for too long.
+  // The ids of the connections whose deadline has passed without progress.
   std::vector<uint64_t> Overdue(TimePoint now) const;
   TimePoint earliest_deadline() const;
 

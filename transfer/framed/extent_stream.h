@@ -17,18 +17,19 @@ namespace tandem {
 // Thread: one at a time.
 class ExtentStream {
  public:
-  // So many extents at a time pay for one wait for the device.
+  // The most extents of one call: enough to pay for one wait for the device.
   static constexpr size_t kMaxExtents = 512;
 
-  // `device` outlives it. Errors as Device::NewStream and AllocateHost.
+  // `device` outlives the stream. Errors as Device::NewStream and AllocateHost.
   static absl::StatusOr<ExtentStream> Create(Device& device) {
     ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device.NewStream());
     ASSIGN_OR_RETURN(DeviceBuffer hashes, device.AllocateHost(kMaxExtents * sizeof(uint64_t)));
     return ExtentStream(std::move(stream), std::move(hashes));
   }
 
-  // As Stream::CopyAll and HashAll, but these wait until the work is done. The hashes are valid until
-  // the next call. Once a call returned, nothing is read or written any more, even if it failed.
+  // CopyAll and HashAll do what those of Stream do, and wait until the work is done. The hashes are
+  // valid until the next call. Once a call returned, nothing is read or written any more, even if
+  // it failed.
   absl::StatusOr<std::span<const uint64_t>> CopyAll(std::span<const ExtentCopy> copies) {
     return Await(stream_->CopyAll(copies, hashes(copies.size())), copies.size());
   }
@@ -37,7 +38,7 @@ class ExtentStream {
     return Await(stream_->HashAll(extents, hashes(extents.size())), extents.size());
   }
 
-  // The memory for the hashes.
+  // The size of the memory into which the device writes hashes.
   size_t buffer_bytes() const { return hash_memory_.size(); }
 
  private:

@@ -39,7 +39,7 @@ void FrameBatch::Encode(size_t first) {
 
 uint64_t FrameBatch::Drop(StreamKey key) {
   uint64_t unsent = 0;
-  // Frames without payload read nothing of the caller's.
+  // Frames without payload stay, because they read nothing of the caller's memory.
   std::erase_if(frames_, [&](const OutFrame& frame) {
     if (!BringsPayload(frame.fields) || KeyOf(frame.fields) != key || frame.sent > 0) return false;
     bytes_ -= frame.left();
@@ -56,8 +56,8 @@ uint64_t FrameBatch::Drop(StreamKey key) {
   return unsent;
 }
 
-// Tells the commits in the batch how much payload goes before them. Repeated whenever a frame before
-// them was dropped.
+// Enters in each commit of the batch how much payload was sent before it. Repeated whenever an
+// earlier frame was dropped.
 void FrameBatch::CountPayload() {
   uint64_t before = sent_payload_;
   for (OutFrame& frame : frames_) {
@@ -89,7 +89,8 @@ FrameBatch::Sent FrameBatch::TakeSent(size_t count) {
   bytes_ -= count;
   while (count > 0) {
     OutFrame& frame = frames_.front();
-    // Renewals go out, and are answered, however stuck everything else may be.
+    // A renewal is no progress: renewals go out, and are answered, even if everything else is
+    // stuck.
     sent.is_progress |= frame.fields.type != FrameType::kRenew;
     const size_t taken = std::min(count, frame.left());
     frame.sent += taken;

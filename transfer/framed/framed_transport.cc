@@ -50,7 +50,7 @@ class FramedTransport final : public Transport, private StreamOwner {
     table_.Watch(commands_.wake_fd(), ConnectionTable::kWakeId);
     thread_ = std::thread([this] { Run(); });
   }
-  // Closes the connections, ends the streams with UNAVAILABLE, joins.
+  // Closes the connections, ends the streams with UNAVAILABLE, and joins the loop's thread.
   ~FramedTransport() override {
     commands_.Stop();
     thread_.join();
@@ -98,7 +98,7 @@ class FramedTransport final : public Transport, private StreamOwner {
   bool IsLoopThread() const override { return std::this_thread::get_id() == thread_.get_id(); }
   void AbortNow(OutgoingStream& stream) override { peers_.Abort(stream); }
 
-  // The loop.
+  // The loop and its parts, on the transport's thread.
   void Run();
   int WaitMilliseconds() const;
   void Handle(uint64_t id);
@@ -116,7 +116,7 @@ class FramedTransport final : public Transport, private StreamOwner {
   ConnectionTable table_;
   Acceptor acceptor_;
   Peers peers_;
-  std::thread thread_;  // last: starts when everything else stands
+  std::thread thread_;  // last: it starts when all other members are ready
 };
 
 void FramedTransport::Run() {
@@ -139,12 +139,13 @@ void FramedTransport::Run() {
 }
 
 int FramedTransport::WaitMilliseconds() const {
-  // A callback may have dropped a stream whose payloads took up room.
+  // A connection may have a turn at once, because a callback may have dropped a stream whose
+  // payloads took up room.
   if (table_.has_unfinished() || path_->has_turn()) return 0;
   const TimePoint now = std::chrono::steady_clock::now();
   const TimePoint earliest = std::min({table_.earliest_deadline(), acceptor_.accept_again(),
                                        peers_.next_timer(now), now + kLongestSleep});
-  // Rounded up, so that the loop does not spin through the last millisecond.
+  // The time is rounded up, so that the loop does not spin through the last millisecond.
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(earliest - now).count();
   return static_cast<int>(std::max<int64_t>(left, 0));
 }
@@ -183,7 +184,7 @@ void FramedTransport::Shutdown() {
   table_.CloseAll(status);
   peers_.EndStreams();
   streams_.Close(status);
-  // Whoever aborted a stream meanwhile waits for this.
+  // A thread that aborted a stream meanwhile waits for this notification.
   for (StreamCommand& command : commands_.TakeAll()) {
     if (auto* abort = std::get_if<AbortCommand>(&command)) abort->done->Notify();
   }

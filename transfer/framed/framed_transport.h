@@ -9,13 +9,12 @@
 
 namespace tandem {
 
-// Frames (docs/kv_wire_format.md) over any medium: one thread for all connections, writes gathered
-// straight from the pool, payloads read straight into the place that the receiver names. A
-// connection whose bytes are no frame is closed.
-// `receiver` must outlive the transport. It is null on a worker that only sends: then every stream
-// that comes is refused with FAILED_PRECONDITION.
-// UNAVAILABLE when the process has no descriptor left; INVALID_ARGUMENT for impossible sizes of the
-// staging, RESOURCE_EXHAUSTED when there is not so much page-locked memory.
+// Makes a transport that carries frames (docs/kv_wire_format.md) over any medium: one thread for
+// all connections, writes gathered straight from the pool, payloads read straight into the place
+// that the receiver names. A connection whose bytes are no frame is closed. `receiver` must outlive
+// the transport. It is null on a worker that only sends: then every stream that comes is refused
+// with FAILED_PRECONDITION. UNAVAILABLE when the process has no descriptor left; INVALID_ARGUMENT
+// for impossible staging sizes, RESOURCE_EXHAUSTED when there is not enough page-locked memory.
 absl::StatusOr<std::unique_ptr<Transport>> NewFramedTransport(const FramedOptions& options,
                                                               std::unique_ptr<Medium> medium,
                                                               FrameReceiver* receiver);

@@ -26,8 +26,8 @@ absl::StatusOr<Turn> InboundConnection::Advance() {
   }
   const absl::StatusOr<Turn> turn = Read();
   const absl::Status landed = Flush();
-  // Between frames nothing more is under way, so the sender may wait for any rest of credit. Beside
-  // the bytes, payloads have landed wherever the frames stand.
+  // Between two frames no payload is arriving, so the sender may be waiting for even a small
+  // credit. Payloads that travel in a side channel have landed even in the middle of a frame.
   if (!reader_.mid_frame() || !payloads_->carries_data()) {
     credit_.Consume();
     Grant(ReceiveCredit::Grant::kAll);
@@ -62,7 +62,8 @@ absl::StatusOr<Turn> InboundConnection::Read() {
     if (count == 0) return Turn::kDone;
     context_.counters.received += count;
     total += count;
-    // The hello is short, so its time is not prolonged by a peer that sends it byte by byte.
+    // Before the hello, bytes do not prolong the deadline: a peer that sends its hello byte by byte
+    // gets no more time.
     if (stage_ == Stage::kOpen) last_progress_ = std::chrono::steady_clock::now();
     RETURN_IF_ERROR(Take(count, with_place));
     GrantNow();
@@ -71,7 +72,8 @@ absl::StatusOr<Turn> InboundConnection::Read() {
   return Turn::kMore;
 }
 
-// `count` bytes were read, of which `with_place` fit where they belong.
+// Handles `count` bytes that were read. The first `with_place` lie where they belong, the rest in
+// the read-ahead buffer.
 absl::Status InboundConnection::Take(size_t count, size_t with_place) {
   absl::Status status = reader_.Advance(std::min(count, with_place));
   if (status.ok() && count > with_place) {
@@ -151,7 +153,8 @@ void InboundConnection::Received(uint32_t payload_bytes) {
 
 absl::Status InboundConnection::Fail(const absl::Status& status) { return lost_ = status; }
 
-// Afterwards whatever came whole has landed, on all connections of the transport.
+// Brings all payloads that have come whole into place, those of the transport's other connections
+// included.
 absl::Status InboundConnection::Flush() {
   const absl::StatusOr<size_t> damaged = payloads_->Flush();
   if (!damaged.ok()) return Fail(damaged.status());
@@ -169,7 +172,7 @@ absl::Status InboundConnection::Control(const FrameHeader& header) {
   if (header.type == FrameType::kHello) return OnHello();
   if (stage_ != Stage::kOpen) return InvalidArgument("a frame before the hello");
   if (header.type == FrameType::kReference) return payloads_->OnReference(header, *this);
-  // The receiver gets payloads before their commit.
+  // The receiver has to get the payloads of a stream before its commit.
   RETURN_IF_ERROR(Flush());
   credit_.Consume();
   switch (header.type) {
@@ -212,7 +215,8 @@ void InboundConnection::OnCommit(const FrameHeader& header) {
 }
 
 void InboundConnection::OnRenewal(const FrameHeader& header) {
-  // A sender that waits for a credit that was lost has nothing else to say.
+  // The credit is repeated because it may have been lost: a sender that waits for it sends nothing
+  // but renewals.
   Grant(ReceiveCredit::Grant::kRepeat);
   const StreamKey key = KeyOf(header);
   if (refused_.Find(key)) return;
@@ -220,7 +224,7 @@ void InboundConnection::OnRenewal(const FrameHeader& header) {
   if (!status.ok()) Refuse(key, 0, status);
 }
 
-// `commit` is the number of the commit that is answered, 0 when none is.
+// Refuses a stream. `commit` is the number of the commit that this answers, 0 when it answers none.
 void InboundConnection::Refuse(StreamKey key, uint32_t commit, const absl::Status& status) {
   if (absl::IsPermissionDenied(status)) {
     ++context_.counters.unauthenticated;
@@ -232,7 +236,7 @@ void InboundConnection::Refuse(StreamKey key, uint32_t commit, const absl::Statu
   replies_.Reject(key, commit, status.code());
 }
 
-// Returns whether there was any credit to tell of.
+// Queues a credit frame if one is due. Returns whether it did.
 bool InboundConnection::Grant(ReceiveCredit::Grant grant) {
   if (stage_ != Stage::kOpen) return false;
   const auto credit = credit_.TakeGrant(grant, std::chrono::steady_clock::now());

@@ -31,7 +31,7 @@ class InboundConnection final : public Connection, private FrameHandler, private
     std::function<void()> greeted;  // called when the peer's hello has come
   };
 
-  // `payloads` is of the same channel.
+  // `payloads` was made for the same channel.
   InboundConnection(std::unique_ptr<ByteChannel> channel, std::unique_ptr<InboundPayloads> payloads,
                     const ReceiveCredit& credit, Context context);
 
@@ -44,11 +44,11 @@ class InboundConnection final : public Connection, private FrameHandler, private
  private:
   enum class Stage : uint8_t { kEstablishing, kBeforeHello, kOpen };
 
-  // FrameHandler.
+  // Called by the FrameReader, as FrameHandler describes.
   absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) override;
   void Landed(const FrameHeader& header, const absl::Status& status) override;
   absl::Status Control(const FrameHeader& header) override;
-  // LandingHost.
+  // Called by the payload path, as LandingHost describes.
   absl::StatusOr<std::span<std::byte>> AskForPlace(const FrameHeader& header) override;
   void RefuseStream(const FrameHeader& header, const absl::Status& status) override;
   absl::Status FlushAndGrant() override;

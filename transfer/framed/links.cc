@@ -36,7 +36,7 @@ void LinkMeter::CloseWhatIsOver() {
   if (!window_.IsOver(kWindowBytes)) return;
   const double rate = std::exchange(window_, {}).bytes_per_second();
   part_ = {};
-  // A window of few bytes has no finished part.
+  // A window of few bytes has no finished part, so the rate of the window stands in for it.
   fastest_.push_back(std::max(rate, std::exchange(fastest_part_, 0)));
   // While there are few windows, all have the same weight.
   const auto windows = static_cast<double>(fastest_.size());

@@ -32,20 +32,22 @@ class LinkMeter {
   static constexpr uint64_t kWindowBytes = 4'000'000;
   static constexpr uint64_t kPartBytes = kWindowBytes / 4;
   static constexpr Duration kWindowTime = std::chrono::milliseconds(500);
-  static constexpr double kWeight = 0.25;  // of the latest window
-  // So many windows have to go by before a link is known never to be fast.
+  static constexpr double kWeight = 0.25;  // the weight of the latest window
+  // The number of windows that have to go by before a link is known never to be fast.
   static constexpr size_t kWindowsOfFastest = 8;
-  // Answers that are so close together waited together to be read, so they count as one.
+  // Answers that are no further apart than this waited together to be read, so they count as one.
   static constexpr Duration kTogether = std::chrono::microseconds(20);
 
-  // An answer says that `bytes` more have arrived; `left` are under way or wait to be sent.
+  // An answer of the peer says that `bytes` more bytes have arrived; `left` are under way or wait
+  // to be sent.
   void Arrived(TimePoint now, uint64_t bytes, uint64_t left);
   // What was under way was lost or taken back, so the time since then says nothing about the link.
   void Interrupted() { left_ = 0; }
 
-  // 0 until the first window is over.
+  // The mean rate; 0 until the first window is over.
   double bytes_per_second() const { return mean_; }
-  // The rate of the fastest part of the latest kWindowsOfFastest windows; 0 until there are so many.
+  // The rate of the fastest part of the latest kWindowsOfFastest windows; 0 until that many windows
+  // are over.
   double fastest_bytes_per_second() const;
 
  private:
@@ -67,7 +69,7 @@ class LinkMeter {
   Span window_;
   Span part_;                   // the current part of the window
   double fastest_part_ = 0;     // the rate of the fastest part of the window
-  std::deque<double> fastest_;  // the same of the latest kWindowsOfFastest windows
+  std::deque<double> fastest_;  // the same for each of the latest windows
   double mean_ = 0;
 };
 
@@ -82,7 +84,7 @@ class Link {
   // Adds to one of the counters of LinkStats.
   void Count(uint64_t LinkStats::*counter, uint64_t times = 1);
   void Sent(uint64_t payload_bytes);
-  // So much of what was counted as sent was not sent after all.
+  // Takes back `payload_bytes` that Sent counted but that were not sent after all.
   void TakenBack(uint64_t payload_bytes);
   // The peer has consumed `payload_bytes` more, and `left_bytes` are under way or wait to be sent.
   void Consumed(TimePoint now, uint64_t payload_bytes, uint64_t left_bytes);
@@ -106,7 +108,7 @@ class Links {
 
   explicit Links(std::string_view transport) : transport_(transport) {}
 
-  std::shared_ptr<Link> Find(std::string_view peer);  // made when the peer is new
+  std::shared_ptr<Link> Find(std::string_view peer);  // makes a link for a new peer
   std::vector<LinkStats> stats() const;
 
  private:

@@ -9,7 +9,8 @@
 namespace tandem {
 namespace {
 
-// Answers are small, and thousands may come at once.
+// The size of the buffer into which answers are read. Answers are small, and thousands may come at
+// once.
 constexpr size_t kReplyBytes = 4 << 10;
 
 }  // namespace
@@ -38,7 +39,7 @@ absl::StatusOr<Turn> OutboundConnection::Advance() {
   }
   const absl::StatusOr<Turn> turn = ReadAndSend();
   if (payloads_->is_sending()) streams_.answer_timer().Reset(std::chrono::steady_clock::now());
-  // Whatever was news has been looked at, or an event will say when to go on.
+  // This turn has sent what became possible to send, or an event will say when to go on.
   streams_.queue().ClearNews();
   UpdateDeadline();
   return turn;
@@ -47,7 +48,7 @@ absl::StatusOr<Turn> OutboundConnection::Advance() {
 absl::StatusOr<Turn> OutboundConnection::ReadAndSend() {
   RETURN_IF_ERROR(ReadReplies());
   absl::StatusOr<Turn> turn = Send();
-  // A peer that closes the connection says why before; that is still to be read.
+  // A peer that closes the connection sends the reason before, which is still to be read.
   if (!turn.ok()) RETURN_IF_ERROR(ReadReplies());
   return turn;
 }
@@ -61,7 +62,7 @@ absl::Status OutboundConnection::ReadReplies() {
     counters_.received += count;
     RETURN_IF_ERROR(reader_.Feed(std::span(bytes).first(count)));
     if (got_data_) return InvalidArgument("data frame from a receiver");
-    // Nothing is left in the socket then (ByteChannel::read_ahead_bytes).
+    // A short read means that nothing is left in the socket (ByteChannel::read_ahead_bytes).
     if (count < bytes.size() && channel_->read_ahead_bytes() > 0) return absl::OkStatus();
   }
 }
@@ -71,7 +72,7 @@ absl::StatusOr<Turn> OutboundConnection::Send() {
   for (size_t total = 0; total < kBytesPerTurn;) {
     RETURN_IF_ERROR(payloads_->Fill(streams_, batch_, std::chrono::steady_clock::now()));
     if (batch_.empty()) {
-      // The channel may hold bytes that it took before.
+      // There is nothing new to write, but the channel may hold bytes that it took before.
       if (channel_->wants_output()) RETURN_IF_ERROR(channel_->Write({}).status());
       return Turn::kDone;
     }

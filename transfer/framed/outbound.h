@@ -17,14 +17,14 @@ namespace tandem {
 // Thread: the loop's.
 class OutboundConnection final : public Connection, private FrameHandler {
  public:
-  // `streams` outlives the connection; `payloads` is of the same channel.
+  // `streams` outlives the connection; `payloads` was made for the same channel.
   OutboundConnection(PeerStreams& streams, std::unique_ptr<ByteChannel> channel,
                      std::unique_ptr<OutboundPayloads> payloads, TransportCounters& counters,
                      const Timeouts& timeouts);
 
-  // Once it returns, no payload of the stream is read any more. The rest of a half-sent frame is
-  // still sent, so that the other streams go on: a connection holds a copy on the heap of at most
-  // one payload.
+  // Drops the frames of a stream. Once it returns, no payload of the stream is read any more. The
+  // rest of a half-sent frame is still sent, so that the other streams go on: a connection holds a
+  // copy on the heap of at most one payload.
   void DropStream(StreamKey key);
 
   int fd() const override { return channel_->fd(); }
@@ -52,7 +52,7 @@ class OutboundConnection final : public Connection, private FrameHandler {
   bool established_ = false;
   FrameReader reader_;
   FrameBatch batch_;
-  uint64_t credit_ = 0;    // the highest that came
+  uint64_t credit_ = 0;    // the highest credit that came
   bool got_data_ = false;  // a data frame came, which no receiver may send
   bool waited_ = false;    // something was left to send after the previous turn
   TimePoint last_progress_;

@@ -30,7 +30,8 @@ absl::Status OutgoingStream::CheckExtent(const PostedExtent& extent) const {
                          bytes, kMaxPayloadBytes);
 }
 
-// Commands are queued under the mutex: End takes it too, so the owner outlives every use of it.
+// Commands are queued under the mutex. End takes it too, and the owner exists until the stream has
+// ended, so the owner outlives every use here.
 absl::Status OutgoingStream::Post(std::span<const PostedExtent> extents) {
   absl::MutexLock lock(&mutex_);
   if (ended_ == nullptr) return absl::OkStatus();
@@ -62,9 +63,10 @@ void OutgoingStream::Abort() {
   bool queued = false;
   {
     absl::MutexLock lock(&mutex_);
-    // Whatever ends a stream lets go of its payloads first.
+    // Nothing is left to do for an ended stream, whose payloads were released before its end.
     if (ended_ == nullptr) return;
-    // The loop cannot wait for itself, and only the loop ends streams: this one stays open here.
+    // The loop's thread cannot wait for itself. It need not hold the mutex either: only that thread
+    // ends streams, so the stream stays open during this call.
     queued = !owner_.IsLoopThread();
     if (queued) owner_.Queue(AbortCommand{.stream = shared_from_this(), .done = &done});
   }

@@ -47,12 +47,12 @@ using StreamCommand = std::variant<OpenCommand, PostCommand, FinishCommand, Abor
 class StreamOwner {
  public:
   virtual ~StreamOwner() = default;
-  // INVALID_ARGUMENT when the transport cannot send this payload.
+  // Whether the transport can send this payload; INVALID_ARGUMENT when it cannot.
   virtual absl::Status CheckPayload(uint64_t stream, std::span<const std::byte> payload) const = 0;
-  // Never blocks.
+  // Queues a command for the loop's thread. Never blocks.
   virtual void Queue(StreamCommand command) = 0;
   virtual bool IsLoopThread() const = 0;
-  // As Abort, on the loop's thread.
+  // Does the work of SendStream::Abort; called on the loop's thread.
   virtual void AbortNow(OutgoingStream& stream) = 0;
 };
 
@@ -102,7 +102,7 @@ class OutgoingStream final : public SendStream,
   absl::Status Finish() override;
   void Abort() override;
 
-  // Calls `ended` unless that has happened.
+  // Ends the stream: calls `ended`, unless the stream has ended already.
   void End(const absl::Status& status);
 
   SendProgress progress;
@@ -124,9 +124,9 @@ class OutgoingStream final : public SendStream,
 // Thread-safe.
 class OpenStreams {
  public:
-  // UNAVAILABLE after Close; INTERNAL when the key is open already.
+  // Adds a stream. UNAVAILABLE after Close; INTERNAL when a stream with its key is open already.
   absl::Status Add(const std::shared_ptr<OutgoingStream>& stream);
-  // Null when no such stream is open.
+  // The open stream with this key, or null.
   std::shared_ptr<OutgoingStream> Find(StreamKey key) const;
   // Removes the stream, then calls its `ended`, so that the callback may open the key again.
   void End(OutgoingStream& stream, const absl::Status& status);

@@ -30,14 +30,14 @@ class OutboundPayloads {
   // The stream was dropped: afterwards nothing in the batch reads its payloads. Returns how many
   // bytes of payload will not be sent for that reason.
   virtual uint64_t Drop(StreamKey key, FrameBatch& batch) { return batch.Drop(key); }
-  // Whether a payload is on its way that the path itself watches over until a deadline of its own.
+  // Whether a payload is on its way for which the path has a deadline of its own.
   virtual bool is_sending() const { return false; }
 };
 
-// The connection as the receiving half of a payload path sees it.
+// What the receiving half of a payload path asks of its connection.
 class LandingHost {
  public:
-  // Where the payload goes, as FrameReceiver::Prepare. After an error it is dropped.
+  // Where the payload goes, as FrameReceiver::Prepare. After an error the payload is dropped.
   virtual absl::StatusOr<std::span<std::byte>> AskForPlace(const FrameHeader& header) = 0;
   virtual void RefuseStream(const FrameHeader& header, const absl::Status& status) = 0;
   // Tells the receiver of all payloads that are queued and gives the sender credit for them.
@@ -59,20 +59,20 @@ class InboundPayloads {
  public:
   virtual ~InboundPayloads() = default;
 
-  // Where the connection shall read the payload of a data frame into. After an error it is read and
-  // dropped.
+  // Where the connection shall read the payload of a data frame into. After an error the payload is
+  // read and dropped.
   virtual absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header,
                                                        LandingHost& host) = 0;
   // The payload was read, or could not be. Returns whether the receiver shall get it now,
   // rather than at a later Flush.
   virtual bool Landed(const FrameHeader& header, const absl::Status& status) = 0;
-  // Data frames carry their payloads on this path; else reference frames name them.
+  // Whether data frames carry the payloads on this path; otherwise reference frames name them.
   virtual bool carries_data() const { return true; }
   // A reference names where the peer has put a payload; an announcement says that payloads are on
   // their way. INVALID_ARGUMENT where the path has no such frames.
   virtual absl::Status OnReference(const FrameHeader& header, LandingHost& host);
   virtual absl::Status OnAnnouncement(const FrameHeader& header, LandingHost& host);
-  // While true, the connection reads nothing: what was announced has not come yet.
+  // Whether announced payloads have not come yet. While true, the connection reads nothing.
   virtual bool is_arriving() { return false; }
   // Whether payloads wait for a Flush, on any connection of the transport.
   virtual bool has_queued() const { return false; }
@@ -89,7 +89,8 @@ class PayloadPath {
  public:
   virtual ~PayloadPath() = default;
 
-  // For a connection that the loop knows as `id`. `channel` outlives what is returned.
+  // Make the two halves of the path for a connection that the loop knows as `id`. `channel`
+  // outlives them.
   virtual std::unique_ptr<OutboundPayloads> NewOutbound(ByteChannel& channel, uint64_t id) = 0;
   virtual std::unique_ptr<InboundPayloads> NewInbound(ByteChannel& channel) = 0;
 
@@ -99,15 +100,15 @@ class PayloadPath {
   }
   virtual size_t buffer_bytes() const { return 0; }
 
-  // Connections that wait for shared room. The loop advances the one that BeginTurn names, then
-  // calls EndTurn, until BeginTurn names none.
+  // Turns for connections that wait for memory which all connections of the path share. The loop
+  // advances the one that BeginTurn names, then calls EndTurn, until BeginTurn names none.
   virtual bool has_turn() const { return false; }
   virtual std::optional<uint64_t> BeginTurn() { return std::nullopt; }
   virtual void EndTurn() {}
 };
 
-// The frames of a batch for which one write and one pass of hashing pay. A payload is hashed when
-// its frame joins the batch and sent soon after, while it is still in the cache.
+// The number of frames in a batch for which one write and one pass of hashing pay. A payload is
+// hashed when its frame joins the batch and sent soon after, while it is still in the cache.
 inline constexpr size_t kBatchFrames = 64;
 
 // Reads a payload straight into its place.
@@ -120,7 +121,7 @@ class DirectInbound final : public InboundPayloads {
   bool Landed(const FrameHeader&, const absl::Status&) override { return true; }
 };
 
-// Payloads lie in the host's memory and have no detour.
+// The direct path: payloads lie in the host's memory, and channels read and write them there.
 class DirectPayloads final : public PayloadPath {
  public:
   std::unique_ptr<OutboundPayloads> NewOutbound(ByteChannel& channel, uint64_t id) override;

@@ -37,7 +37,7 @@ void PeerStreams::Add(const StreamPtr& stream, Duration renew_every, TimePoint n
   stream->progress.renew_every = renew_every;
   stream->progress.renew_at = now + renew_every;
   renew_at_ = std::min(renew_at_, stream->progress.renew_at);
-  // The receiver hears of the sender at once, since the first data may be long in coming.
+  // The first renewal is sent at once, since the first data may be long in coming.
   QueueRenewal(stream);
 }
 
@@ -163,7 +163,8 @@ void PeerStreams::OnReject(const FrameHeader& header) {
 
 absl::Status PeerStreams::OnResend(const FrameHeader& header) {
   const StreamPtr stream = Find(header);
-  // An answer to an earlier opening finds the stream in another phase.
+  // Ignores an answer to an earlier opening of the same key, which may find the stream in another
+  // phase.
   if (stream == nullptr || stream->progress.phase != Phase::kAwaiting) return absl::OkStatus();
   SendProgress& progress = stream->progress;
   if (header.frames > progress.posted.size()) {

@@ -26,7 +26,8 @@ class AnswerTimer {
  public:
   void Start(TimePoint now) { since_ = std::min(since_, now); }
   void Stop() { since_ = kNoDeadline; }
-  // Something else watches over what is under way: what the peer owes, it owes from now on.
+  // Restarts the time of an answer that the peer owes, because something else watches over what is
+  // under way.
   void Reset(TimePoint now) {
     if (since_ != kNoDeadline) since_ = now;
   }
@@ -51,7 +52,7 @@ class AnswerTimer {
 class PeerStreams {
  public:
   using StreamPtr = std::shared_ptr<OutgoingStream>;
-  // The stream is over and no longer here.
+  // Called when a stream is over and was removed.
   using StreamOver = std::function<void(OutgoingStream& stream, const absl::Status& status)>;
   struct Options {
     std::string peer;
@@ -74,12 +75,12 @@ class PeerStreams {
   const absl::flat_hash_set<StreamPtr>& streams() const { return streams_; }
 
   void Add(const StreamPtr& stream, Duration renew_every, TimePoint now);
-  // These three have no effect on a stream that is not here.
+  // Post, Finish and Drop have no effect on a stream that was not added or has been removed.
   void Post(const StreamPtr& stream, std::span<const PostedExtent> extents);
   void Finish(const StreamPtr& stream, uint64_t frames);
-  // Afterwards no payload of the stream is handed out any more.
+  // Removes the stream: no payload of it is handed out any more.
   void Drop(OutgoingStream& stream);
-  // `bytes` of payload that Next gave out will not be sent.
+  // Takes back `bytes` of payload that Next gave out and that will not be sent.
   void TakeBack(uint64_t bytes);
 
   // The frame that the connection sends next; empty when there is none for now.
@@ -87,7 +88,7 @@ class PeerStreams {
   // An answer of the peer. An error means that it makes no sense: the connection must be closed.
   absl::Status OnReply(const FrameHeader& header, TimePoint now);
 
-  // When OnTimer is due: for a renewal, or when the rate allows another frame.
+  // The time at which OnTimer is due: for a renewal, or when the rate allows another frame.
   TimePoint wake_at() const { return std::min(renew_at_, queue_.resume_at()); }
   void OnTimer(TimePoint now);
 
@@ -111,7 +112,7 @@ class PeerStreams {
   AnswerTimer answer_timer_;
   absl::flat_hash_set<StreamPtr> streams_;
   uint32_t commits_ = 0;              // the number of the latest commit of any stream
-  TimePoint renew_at_ = kNoDeadline;  // not after the earliest renewal of all streams
+  TimePoint renew_at_ = kNoDeadline;  // no later than the earliest renewal of all streams
 };
 
 }  // namespace tandem

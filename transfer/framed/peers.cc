@@ -49,7 +49,7 @@ void Peers::Execute(StreamCommand& command) {
 
 void Peers::Open(const OpenCommand& command) {
   const std::shared_ptr<OutgoingStream>& stream = command.stream;
-  if (streams_.Find(stream->key()) != stream) return;  // aborted meanwhile
+  if (streams_.Find(stream->key()) != stream) return;  // the stream was aborted meanwhile
   const absl::StatusOr<Peer*> peer = ConnectTo(command.peer);
   if (!peer.ok()) {
     ended_.push_back(
@@ -63,7 +63,8 @@ absl::StatusOr<Peers::Peer*> Peers::ConnectTo(const std::string& name) {
   if (const auto place = peers_.find(name); place != peers_.end()) return &place->second;
   ASSIGN_OR_RETURN(std::unique_ptr<ByteChannel> channel, medium_.Connect(name));
   Peer& peer = peers_[name];
-  // A random number, so that the receiver's log can tell connections apart; never 0.
+  // The number of the connection is random, so that the receiver's log can tell connections apart,
+  // and never 0.
   const uint64_t number = uint64_t{random_()} << 32 | random_() | 1;
   peer.streams = std::make_unique<PeerStreams>(
       PeerStreams::Options{.peer = name,
@@ -98,7 +99,8 @@ void Peers::Abort(OutgoingStream& stream) {
   streams_.End(stream, status);
 }
 
-// A caller may give a stream up long before this side gives the connection up.
+// The status of a stream that is aborted. A caller may give a stream up long before this side gives
+// up a connection whose peer is silent, so the silence may be the reason.
 absl::Status Peers::StatusOfAborted(const OutgoingStream& stream) {
   const TimePoint now = std::chrono::steady_clock::now();
   PeerStreams* const peer = stream.progress.peer;
@@ -110,9 +112,10 @@ absl::Status Peers::StatusOfAborted(const OutgoingStream& stream) {
   return Annotate(NoAnswer(*peer, now), fmt::format("connection to {}", peer->peer()));
 }
 
-// Peers that disagree (TLS, another version) would do so again at once; any other end is a loss. A
-// medium with side channels that does not suit the two peers (their devices cannot reach each other,
-// their versions of NCCL differ) is a loss as well, because another medium may suit them.
+// The status of streams whose connection has ended. Peers that disagree (TLS, another version)
+// would do so again at once, so that error stays; any other end is a loss, and UNAVAILABLE. A
+// medium with side channels that does not suit the two peers (their devices cannot reach each
+// other, their versions of NCCL differ) is a loss as well, because another medium may suit them.
 absl::Status Peers::StatusOfLost(const std::string& peer, const absl::Status& status) const {
   if (absl::IsFailedPrecondition(status) && !medium_.has_side_channels()) {
     return Annotate(status, fmt::format("connection to {}", peer));
@@ -166,7 +169,7 @@ void Peers::CloseUnanswering(TimePoint now) {
     if (AnswerDeadline(peer) <= now) overdue.push_back(name);
   }
   for (const std::string& name : overdue) {
-    // An answer may have come while this side stood still.
+    // An answer may have come while this process stood still, so the connection is read once more.
     table_.Advance(peers_.at(name).id);
     const auto peer = peers_.find(name);
     if (peer == peers_.end() || AnswerDeadline(peer->second) > now) continue;

@@ -23,12 +23,12 @@ namespace tandem {
 // Thread: the loop's.
 class Peers {
  public:
-  // Everything named outlives this.
+  // All arguments outlive this object.
   Peers(const FramedOptions& options, Medium& medium, PayloadPath& path, ConnectionTable& table,
         OpenStreams& streams, Links& links, TransportCounters& counters);
 
   void Execute(StreamCommand& command);
-  // As SendStream::Abort.
+  // Aborts the stream, as SendStream::Abort describes.
   void Abort(OutgoingStream& stream);
   // Calls back for the streams that have ended since the last time. Called between events, so that
   // a callback may open and abort streams.
@@ -36,7 +36,8 @@ class Peers {
 
   // Runs the timers that are due, and asks for a turn for each connection with something new to send.
   void RunTimers(TimePoint now);
-  // When RunTimers or CloseUnanswering have something to do; no later than `now` when at once.
+  // The time at which RunTimers or CloseUnanswering have something to do; not after `now` if they
+  // have it at once.
   TimePoint next_timer(TimePoint now) const;
   // Closes the connections to peers that have owed an answer for too long.
   void CloseUnanswering(TimePoint now);

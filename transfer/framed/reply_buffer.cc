@@ -7,9 +7,10 @@
 namespace tandem {
 namespace {
 
-// Far more answers than there can be streams under way: a peer that reads none of them is broken.
+// The most bytes of answers that may wait. That is far more answers than there can be streams under
+// way, so a peer that leaves them unread is broken.
 constexpr size_t kMaxBytes = 4 << 20;
-constexpr size_t kMaxResends = 8192;  // of one answer
+constexpr size_t kMaxResends = 8192;  // the most kResend frames of one answer
 
 }  // namespace
 
@@ -52,7 +53,7 @@ absl::Status ReplyBuffer::WriteTo(ByteChannel& channel, TransportCounters& count
     counters.sent += count;
     bytes_.erase(0, count);
   }
-  // The channel may hold bytes that it took before.
+  // Even if no answers are left, the channel may hold bytes that it took before.
   if (bytes_.empty() && channel.wants_output()) RETURN_IF_ERROR(channel.Write({}).status());
   if (bytes_.size() <= kMaxBytes) return absl::OkStatus();
   return Unavailable("the peer does not read: {} bytes of replies wait", bytes_.size());

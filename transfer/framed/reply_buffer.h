@@ -17,7 +17,8 @@ namespace tandem {
 class ReplyBuffer {
  public:
   void Ack(StreamKey key, uint32_t commit);
-  // `commit`: the number of the commit that is answered, 0 when none is.
+  // Rejects a stream. `commit` is the number of the commit that this answers, 0 when it answers
+  // none.
   void Reject(StreamKey key, uint32_t commit, absl::StatusCode code);
   void Credit(uint64_t bytes);
   // Asks for the first of the missing extents; the others are named by the answer to the next

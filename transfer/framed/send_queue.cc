@@ -14,7 +14,7 @@ uint64_t SendWindow::Raise(uint64_t credit) {
   }
   // The receiver counts a frame twice that came twice, so it may grant more than was ever sent.
   const uint64_t bounded = std::min(credit, size_ + sent_);
-  // A renewal is answered with the credit as it stands, which may be what it was.
+  // A renewal is answered with the present credit, which may be no higher than the latest.
   if (bounded <= credit_) return 0;
   return bounded - std::exchange(credit_, bounded);
 }
@@ -30,8 +30,8 @@ void SendQueue::AddData(const std::shared_ptr<OutgoingStream>& stream, uint64_t 
   if (!std::exchange(stream->progress.has_turn, true)) turns_.push_back(stream);
 }
 
-// A stream without a turn has nothing that waits: extents that the peer asks for again begin to wait
-// when its whole answer has come.
+// Removes a stream from the turns. A stream without a turn has nothing that waits: extents that the
+// peer asks for again begin to wait when its whole answer has come.
 void SendQueue::Remove(OutgoingStream& stream) {
   if (!std::exchange(stream.progress.has_turn, false)) return;
   waiting_ -= stream.progress.UnsentBytes();

@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-// A frame whose turn has come.
+// The frame that a connection sends next.
 struct NextFrame {
   FrameHeader header;  // without the payload's hash
   std::span<const std::byte> payload;
@@ -22,7 +22,8 @@ struct NextFrame {
   bool is_last_data = false;               // the stream has no more data for now
 };
 
-// The credit that a peer gives: how many bytes of payload may be under way toward it.
+// The sender's account of the credit that a peer gives: how many bytes of payload may be under way
+// toward the peer.
 class SendWindow {
  public:
   bool is_open() const { return size_ > 0; }
@@ -33,11 +34,12 @@ class SendWindow {
   }
   void Sent(uint64_t bytes) { sent_ += bytes; }
   void TakeBack(uint64_t bytes) { sent_ -= bytes; }
-  // A credit frame came. Returns how many bytes the peer has consumed since the one before.
+  // Takes the credit of a credit frame. Returns how many bytes the peer has consumed since the
+  // latest frame.
   uint64_t Raise(uint64_t credit);
 
  private:
-  uint64_t size_ = 0;    // the first credit
+  uint64_t size_ = 0;    // bytes; the first credit
   uint64_t credit_ = 0;  // bytes of payload that may have been sent since the start
   uint64_t sent_ = 0;    // bytes of payload that were handed to the connection
 };
@@ -53,21 +55,22 @@ class SendQueue {
   void PushControl(const FrameHeader& header, std::shared_ptr<OutgoingStream> stream);
   // `bytes` of payload wait from now on, and the stream takes turns unless it does already.
   void AddData(const std::shared_ptr<OutgoingStream>& stream, uint64_t bytes);
-  // The stream's data is not sent any more.
+  // Removes a stream, whose data is not sent any more.
   void Remove(OutgoingStream& stream);
-  // `bytes` of payload that Next gave out were not sent after all.
+  // Takes back `bytes` of payload that Next gave out but that were not sent after all.
   void TakeBack(uint64_t bytes);
 
   // Whether the next frame is data; next_payload_bytes is then its size.
   bool NextIsData() const { return control_.empty() && !turns_.empty(); }
   uint64_t next_payload_bytes() const;
-  // Empty when nothing may be sent now.
+  // Takes the next frame to send; empty when nothing may be sent now.
   std::optional<NextFrame> Next(TimePoint now);
-  // Whether something waits that the peer alone holds up. What the rate holds back will come.
+  // Whether something waits that only the peer holds up. Data that the limit on the rate holds back
+  // does not count.
   bool WaitsForPeer() const {
     return !control_.empty() || (!turns_.empty() && resume_at_ == kNoDeadline);
   }
-  // INVALID_ARGUMENT for a first credit of nothing.
+  // Takes the credit of a credit frame. INVALID_ARGUMENT when the first credit is 0.
   absl::Status TakeCredit(uint64_t credit, TimePoint now);
   uint64_t in_flight() const { return window_.in_flight(); }
 

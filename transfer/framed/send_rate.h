@@ -27,7 +27,7 @@ class SendRate {
     filled_at_ = now;
     return true;
   }
-  // When the next Take succeeds, unless one succeeds before.
+  // The time at which the next Take can succeed; `now` if it can at once.
   TimePoint ready_at(TimePoint now) const {
     const double owed = rate_ == 0 ? 0 : -TokensAt(now);
     if (owed <= 0) return now;

@@ -10,7 +10,7 @@ class SideChannelOutbound final : public OutboundPayloads {
  public:
   explicit SideChannelOutbound(ByteChannel& channel) : channel_(channel) {}
 
-  // All payloads of a batch are offered at once; the next batch begins when this one is out.
+  // All payloads of a batch are offered at once; the next batch begins when this batch is out.
   absl::Status Fill(PeerStreams& streams, FrameBatch& batch, TimePoint now) override {
     lacks_room_ = false;
     if (!batch.empty()) return absl::OkStatus();
@@ -41,8 +41,8 @@ class SideChannelOutbound final : public OutboundPayloads {
     return channel_.side_channel() != nullptr && side_channel().sending();
   }
 
-  // Payloads that were copied must all be named, or their room would never be free again. They are
-  // sent as what was sent a moment ago.
+  // Payloads that were copied must all be named, or their room would never be free again. So they
+  // are still sent, as if their stream had been dropped a moment later.
   uint64_t Drop(StreamKey key, FrameBatch& batch) override {
     if (channel_.side_channel() != nullptr && side_channel().keeps_copies()) return 0;
     return OutboundPayloads::Drop(key, batch);
@@ -66,11 +66,12 @@ class SideChannelOutbound final : public OutboundPayloads {
   }
 
   ByteChannel& channel_;
-  std::vector<OfferedPayload> offered_;  // by the batch that is being filled
+  std::vector<OfferedPayload> offered_;  // the payloads of the batch that is being filled
   bool lacks_room_ = false;
 };
 
-// Payloads are copied to their places many at a time, from where the peer put them.
+// The receiving half for one connection. Payloads are copied to their places many at a time, from
+// where the peer put them.
 class SideChannelInbound final : public InboundPayloads {
  public:
   SideChannelInbound(ByteChannel& channel, PulledLandings& landings)
@@ -88,7 +89,8 @@ class SideChannelInbound final : public InboundPayloads {
     if (!source.ok()) return Judge(source.status(), host);
     if (landings_.full()) RETURN_IF_ERROR(host.FlushAndGrant());
     host.Received(header.payload_bytes);
-    // Without a place the stream is refused, or the extent is missing at the commit and comes again.
+    // If there is no place, the stream is refused, or the extent is missing at the commit and is
+    // sent again.
     const absl::StatusOr<std::span<std::byte>> place = host.AskForPlace(header);
     if (place.ok()) landings_.Queue(header, *source, *place);
     return absl::OkStatus();
@@ -104,7 +106,8 @@ class SideChannelInbound final : public InboundPayloads {
   absl::StatusOr<size_t> Flush() override { return landings_.Flush(); }
 
  private:
-  // Only INVALID_ARGUMENT says that the peer named what there is not.
+  // Only INVALID_ARGUMENT is the peer's fault: it named something that does not exist. Any other
+  // error means that this side failed.
   static absl::Status Judge(const absl::Status& status, LandingHost& host) {
     return status.ok() || absl::IsInvalidArgument(status) ? status : host.Fail(status);
   }

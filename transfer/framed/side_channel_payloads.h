@@ -29,17 +29,18 @@ class PulledLandings {
   }
   size_t buffer_bytes() const { return stream_.buffer_bytes(); }
 
-  // Must not be called while full. `source` stays as it is until Flush; `place` is as long.
+  // Queues the copy of a payload. Must not be called while full. `source` stays as it is until
+  // Flush; `place` is as long.
   void Queue(const FrameHeader& header, std::span<const std::byte> source,
              std::span<std::byte> place);
-  // Tells the receiver of all queued payloads and returns how many were damaged. UNAVAILABLE when the
-  // device failed: then none of them has landed.
+  // Copies all queued payloads, tells the receiver of them and returns how many were damaged.
+  // UNAVAILABLE when the device failed: then none of them has landed.
   absl::StatusOr<size_t> Flush();
 
  private:
-  // Enough for a Flush; the last payload may exceed it. On a device each Flush waits for the device,
-  // so it takes many payloads. On the host many at a time gain nothing, and the sender gets room
-  // again only for what has landed.
+  // The bytes that are enough for a Flush; the last payload may exceed it. On a device each Flush
+  // waits for the device, so it takes many payloads. On the host many at a time gain nothing, and
+  // the sender gets room again only for what has landed.
   static constexpr size_t kEnoughBytes = size_t{16} << 20;
   static constexpr size_t kEnoughHostBytes = size_t{1} << 20;
 
@@ -69,7 +70,7 @@ class SideChannelPayloads final : public PayloadPath {
   PulledLandings landings_;
 };
 
-// The sending half alone, which needs nothing of a transport.
+// Makes the sending half of a SideChannelPayloads path alone, which needs nothing of a transport.
 std::unique_ptr<OutboundPayloads> NewSideChannelOutbound(ByteChannel& channel);
 
 }  // namespace tandem

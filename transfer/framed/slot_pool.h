@@ -43,11 +43,11 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
  public:
   SlotPool(DeviceBuffer memory, size_t slot_bytes)
       : memory_(std::move(memory)), slot_bytes_(slot_bytes) {
-    // The first slots are taken first.
+    // In descending order, because Take takes from the end: the first slots are taken first.
     for (size_t index = num_slots(); index > 0; --index) free_.push_back(index - 1);
   }
 
-  // Empty when all are taken.
+  // Takes a free slot; the result is empty when all slots are taken.
   MemorySlot Take() {
     absl::MutexLock lock(&mutex_);
     if (free_.empty()) return MemorySlot();

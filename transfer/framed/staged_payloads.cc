@@ -9,7 +9,8 @@
 namespace tandem {
 namespace {
 
-// Each batch waits once for the device, so a larger one pays than where nothing is waited for.
+// The size of a batch of staged payloads. Each batch waits once for the device, so it is larger
+// than on a path without that wait.
 constexpr size_t kStagedBatchBytes = 1 << 20;
 
 class StagedOutbound final : public OutboundPayloads {
@@ -39,7 +40,8 @@ class StagedOutbound final : public OutboundPayloads {
   bool lacks_room() const override { return lacks_room_; }
 
  private:
-  // Once it returns, nothing of the caller's memory is read any more.
+  // Copies the payloads of the frames from `first` on into their slots. Once it returns, nothing of
+  // the caller's memory is read any more.
   absl::Status CopyToSlots(FrameBatch& batch, size_t first) {
     absl::Status queued;
     bool has_copies = false;
@@ -83,7 +85,8 @@ class StagedInbound final : public InboundPayloads {
     }
     absl::StatusOr<MemorySlot> slot = landings_.Take();
     if (!slot.ok()) return host.Fail(slot.status());
-    // The extent is missing at the commit and comes again, as when the receiver answers ABORTED.
+    // Without a slot the payload is dropped. Its extent is missing at the commit and is sent again,
+    // as when the receiver answers ABORTED.
     if (!*slot) return ResourceExhausted("each of the slots has part of a payload");
     ASSIGN_OR_RETURN(place_, host.AskForPlace(header));
     slot_ = *std::move(slot);
@@ -106,7 +109,7 @@ class StagedInbound final : public InboundPayloads {
 
  private:
   StagedLandings& landings_;
-  MemorySlot slot_;  // the payload that is arriving
+  MemorySlot slot_;  // holds the payload that is arriving
   std::span<std::byte> place_;
 };
 
@@ -152,7 +155,8 @@ std::unique_ptr<OutboundPayloads> StagedPayloads::NewOutbound(ByteChannel&, uint
   return std::make_unique<StagedOutbound>(outbound_, id);
 }
 
-// A worker that only sends refuses every stream before a slot would be needed.
+// A worker that only sends has no slots to receive into. It needs none, because it refuses every
+// stream.
 std::unique_ptr<InboundPayloads> StagedPayloads::NewInbound(ByteChannel&) {
   if (inbound_ == nullptr) return std::make_unique<DirectInbound>();
   return std::make_unique<StagedInbound>(*inbound_);

@@ -25,10 +25,11 @@ class StagedLandings {
   // A slot to read a payload into. Flushes when none is free; empty when all slots hold payloads of
   // which only part has come. Errors as Flush.
   absl::StatusOr<MemorySlot> Take();
-  // The payload is whole and its hash is right. `place` is as long as the payload.
+  // Queues the copy of a payload from its slot to `place`, which is as long. The payload is whole
+  // and its hash is right.
   void Queue(const FrameHeader& header, MemorySlot slot, std::span<std::byte> place);
-  // Tells the receiver of all queued payloads. UNAVAILABLE when a copy failed: then none of them has
-  // landed.
+  // Waits for the queued copies and tells the receiver of them. UNAVAILABLE when a copy failed:
+  // then none of them has landed.
   absl::Status Flush();
 
  private:
@@ -40,7 +41,7 @@ class StagedLandings {
   const std::unique_ptr<StagingPool> pool_;
   FrameReceiver& receiver_;
   std::vector<Queued> queued_;  // never more than there are slots
-  absl::Status copied_;         // of queueing the copies
+  absl::Status copied_;         // the error of queueing the copies, if any
 };
 
 // Payloads lie in the memory of a device and pass through page-locked memory, which is set aside

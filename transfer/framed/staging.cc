@@ -35,7 +35,8 @@ absl::Status StagingPool::Copy(std::span<std::byte> dst, std::span<const std::by
 
 absl::Status StagingPool::Synchronize() { return Failed(stream_->Synchronize()); }
 
-// A failing copy is not the peer's fault, and the streams may succeed over another link.
+// The status of a copy between a device and its slot. A failing copy is UNAVAILABLE, because it is
+// not the peer's fault and the streams may succeed over another link.
 absl::Status StagingPool::Failed(const absl::Status& status) const {
   if (status.ok()) return status;
   return Unavailable("a payload could not be copied between {} and page-locked memory: {}", device_,

@@ -22,8 +22,8 @@ namespace tandem {
 // Thread: one at a time, the loop's once that runs.
 class StagingPool {
  public:
-  // INVALID_ARGUMENT where `total_bytes` hold fewer than two payloads; RESOURCE_EXHAUSTED where
-  // the device has not so much page-locked memory.
+  // Sets the memory aside. INVALID_ARGUMENT if `total_bytes` hold fewer than two payloads;
+  // RESOURCE_EXHAUSTED if the device has not enough page-locked memory.
   static absl::StatusOr<std::unique_ptr<StagingPool>> Create(Device& device, size_t payload_bytes,
                                                              size_t total_bytes);
 
@@ -33,8 +33,8 @@ class StagingPool {
   // Queues a copy, one side of which is a slot. Both sides must stay as they are until Synchronize
   // returned.
   absl::Status Copy(std::span<std::byte> dst, std::span<const std::byte> src);
-  // Waits for the queued copies. Once it returned they read and write nothing any more, even if
-  // one has failed.
+  // Waits for the queued copies. Once it has returned, the copies read and write nothing any more,
+  // even if one has failed.
   absl::Status Synchronize();
 
  private:
@@ -71,7 +71,7 @@ class OutboundStaging {
 
   // A slot for the connection `id`, which holds `held` slots; may be empty.
   MemorySlot Take(uint64_t id, size_t held);
-  // The connection is closed.
+  // Removes a connection that was closed from those that wait.
   void Forget(uint64_t id) { std::erase(waiting_, id); }
 
   // Whether a connection waits and a slot is free.

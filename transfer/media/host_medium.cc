@@ -20,7 +20,7 @@ namespace tandem {
 namespace {
 
 constexpr size_t kHostDigits = 16;
-constexpr size_t kMaxNameBytes = 100;  // sun_path holds 107 after the zero
+constexpr size_t kMaxNameBytes = 100;  // sun_path holds 107 bytes after the leading zero
 
 bool IsNameCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
@@ -52,7 +52,7 @@ absl::StatusOr<std::string> NewName() {
   return fmt::format("tandem-{}-{:016x}{:016x}", getpid(), random[0], random[1]);
 }
 
-// Whether the peer would refuse the same memory again.
+// Whether a peer that refused shared memory with this code would refuse the same memory again.
 bool IsFinal(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kFailedPrecondition:
@@ -72,14 +72,15 @@ absl::Status Refusal(absl::StatusCode code) {
       static_cast<int>(code));
 }
 
-// The end that sends KV. The greeting is on its way; Establish waits for the answer.
+// The end of a connection that sends KV. The greeting is on its way; Establish waits for the
+// answer.
 class ConnectedHostChannel final : public SocketChannel {
  public:
   ConnectedHostChannel(UniqueFd socket, std::shared_ptr<SideChannel> side_channel)
       : SocketChannel(std::move(socket)), side_channel_(std::move(side_channel)) {}
 
-  // FAILED_PRECONDITION when the peer would refuse again, UNAVAILABLE when a later attempt may
-  // succeed.
+  // Waits for the peer's answer to the greeting. FAILED_PRECONDITION when the peer would refuse
+  // again, UNAVAILABLE when a later attempt may succeed.
   absl::StatusOr<bool> Establish() override {
     if (answer_count_ < answer_.size()) {
       ASSIGN_OR_RETURN(const Received received,
@@ -100,8 +101,8 @@ class ConnectedHostChannel final : public SocketChannel {
   size_t answer_count_ = 0;
 };
 
-// The end that receives KV. It opens the memory that the greeting describes (HostMedium::OpenShared)
-// and closes it in its destructor.
+// The end of a connection that receives KV. It opens the memory that the greeting describes
+// (HostMedium::OpenShared) and closes it in its destructor.
 class AcceptedHostChannel final : public SocketChannel {
  public:
   using OpenMemory = std::function<absl::StatusOr<std::unique_ptr<SideChannel>>(
@@ -110,8 +111,8 @@ class AcceptedHostChannel final : public SocketChannel {
   AcceptedHostChannel(UniqueFd socket, OpenMemory open_memory)
       : SocketChannel(std::move(socket)), open_memory_(std::move(open_memory)) {}
 
-  // The call that completes the greeting takes as long as OpenMemory. UNAVAILABLE when this side has
-  // no room for the memory.
+  // Receives the greeting and answers it. The call that completes the greeting takes as long as
+  // OpenMemory. UNAVAILABLE when this side has no room for the memory.
   absl::StatusOr<bool> Establish() override {
     if (side_channel_) return true;
     ASSIGN_OR_RETURN(const bool whole, ReceiveGreeting());
@@ -134,7 +135,7 @@ class AcceptedHostChannel final : public SocketChannel {
     ASSIGN_OR_RETURN(Received received,
                      ReceiveWithDescriptors(fd(), std::span(greeting_).subspan(greeting_count_)));
     std::ranges::move(received.descriptors, std::back_inserter(files_));
-    // A peer may send descriptors with every byte.
+    // A peer may send descriptors with every byte, so the bound on one message is not enough.
     if (files_.size() > kMaxMemorySegments) {
       return FailedPrecondition("the peer sent more than {} files with its greeting",
                                 kMaxMemorySegments);
@@ -151,7 +152,7 @@ class AcceptedHostChannel final : public SocketChannel {
   const OpenMemory open_memory_;
   std::array<std::byte, kMemoryGreetingBytes> greeting_{};
   size_t greeting_count_ = 0;
-  std::vector<UniqueFd> files_;  // of the greeting
+  std::vector<UniqueFd> files_;  // that came with the greeting
   std::unique_ptr<SideChannel> side_channel_;
 };
 
@@ -202,7 +203,7 @@ absl::StatusOr<std::unique_ptr<ByteChannel>> HostMedium::Accept() {
           return OpenShared(greeting, std::move(files));
         });
   }
-  // The peer sees the end of the connection if this answer does not reach it.
+  // It does no harm if this answer is lost: the peer sees the end of the connection.
   SendWithDescriptors(socket.get(), EncodeMemoryAnswer(absl::StatusCode::kPermissionDenied), {})
       .IgnoreError();
   return MakeStatus(absl::StatusCode::kPermissionDenied, "{}: the peer is of another user", name());

@@ -24,12 +24,12 @@ struct HostAddress {
   std::string Text() const;
 };
 
-// INVALID_ARGUMENT quotes the text.
+// Parses the text form of a HostAddress. INVALID_ARGUMENT quotes a malformed text.
 absl::StatusOr<HostAddress> ParseHostAddress(std::string_view text);
 
 // Makes an address of this host with a new name that nobody can guess. `host` is a hash of the boot
-// id and the network namespace. UNAVAILABLE when the system gives either of these or random bytes
-// not.
+// id and the network namespace. UNAVAILABLE when the system does not provide one of them, or no
+// random bytes.
 absl::StatusOr<HostAddress> NewHostAddress();
 
 // A unix socket on which peers of this host find a medium.
@@ -37,7 +37,7 @@ struct HostListener {
   HostAddress address;
   UniqueFd socket;
 
-  // UNAVAILABLE when it cannot listen.
+  // Listens at a new address of this host. UNAVAILABLE when that fails.
   static absl::StatusOr<HostListener> Open();
 };
 
@@ -61,14 +61,14 @@ class HostMedium : public Medium {
   // What this side shares over one connection that it makes.
   struct SharedMemory {
     MemoryGreeting greeting;
-    std::vector<int> files;  // of the segments that have one, in their order
+    std::vector<int> files;  // those of the segments that have one, in their order
     std::shared_ptr<SideChannel> side_channel;
   };
-  // UNAVAILABLE when there is nothing left to share.
+  // The memory that this side shares over a new connection. UNAVAILABLE when none is left.
   virtual absl::StatusOr<SharedMemory> Share() = 0;
-  // Opens the memory that a peer shares. `files` are all that came with the greeting. Errors as
-  // Device::OpenShared; RESOURCE_EXHAUSTED and UNAVAILABLE say that a later attempt may succeed. May
-  // take milliseconds.
+  // Opens the memory that a peer shares. `files` are all files that came with the greeting. Errors
+  // as Device::OpenShared; RESOURCE_EXHAUSTED and UNAVAILABLE say that a later attempt may succeed.
+  // May take milliseconds.
   virtual absl::StatusOr<std::unique_ptr<SideChannel>> OpenShared(const MemoryGreeting& greeting,
                                                                   std::vector<UniqueFd> files) = 0;
 

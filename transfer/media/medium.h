@@ -18,7 +18,7 @@ class Medium {
  public:
   virtual ~Medium() = default;
 
-  // The name of its transport: "tcp", "shm", "loopback".
+  // The name of the transport that uses the medium: "tcp", "shm", "loopback".
   virtual std::string_view name() const = 0;
   // The address that peers connect to, without the transport's name.
   virtual std::string address() const = 0;
@@ -29,9 +29,9 @@ class Medium {
 
   // The loop watches this descriptor for input and then calls Accept.
   virtual int listener_fd() const = 0;
-  // A connection that a peer has made; null when none waits. PERMISSION_DENIED when the peer belongs
-  // to another user, which it has learned by then; other peers may still wait. RESOURCE_EXHAUSTED when the
-  // process or the medium has no room; the loop asks again after a pause.
+  // A connection that a peer has made; null when none waits. PERMISSION_DENIED when the peer
+  // belongs to another user and was refused; other peers may still wait. RESOURCE_EXHAUSTED when
+  // the process or the medium has no room; the loop asks again after a pause.
   virtual absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() = 0;
   // Begins to connect to `peer`.
   virtual absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) = 0;
@@ -45,8 +45,8 @@ class Medium {
   // size. Thread-safe.
   virtual absl::Status MayCarry(std::span<const std::byte>) const { return absl::OkStatus(); }
 
-  // An error that only a restart of the process cures. The transport's turns (FramedOptions::turns)
-  // then stop, which the watchdog notices. Thread-safe.
+  // OK, or an error that only a restart of the process cures. The transport's turns
+  // (FramedOptions::turns) then stop, which the watchdog notices. Thread-safe.
   virtual absl::Status health() const { return absl::OkStatus(); }
 
   // The memory for payloads under way: what was set aside at the start, plus the most that the

@@ -9,10 +9,10 @@
 namespace tandem {
 namespace {
 
-constexpr size_t kCountAt = 6;  // in a greeting
-constexpr size_t kCodeAt = 6;   // in an answer
+constexpr size_t kCountAt = 6;  // offset of the number of segments in a greeting
+constexpr size_t kCodeAt = 6;   // offset of the status code in an answer
 constexpr size_t kSegmentsAt = 8;
-// Offsets in a segment.
+// Offsets of the fields in the description of a segment.
 constexpr size_t kKindAt = 0;
 constexpr size_t kBytesAt = 8;
 constexpr size_t kTokenAt = 16;

@@ -21,9 +21,9 @@ struct MemorySegment {
   bool operator==(const MemorySegment&) const = default;
 };
 
-// The first message on the socket, from the connecting side: all memory that it sends from. The
-// files of the segments that have one come with it, in their order. docs/media/ipc.md has the layout;
-// every greeting has exactly one encoding.
+// The first message on the socket of a connection. It lists all memory from which the connecting
+// side, its author, sends payloads. The files of the segments that have one come with it, in their
+// order. docs/media/ipc.md has the layout; every greeting has exactly one encoding.
 struct MemoryGreeting {
   std::vector<MemorySegment> segments;  // at most kMaxMemorySegments
 
@@ -32,7 +32,7 @@ struct MemoryGreeting {
 
 inline constexpr uint16_t kMemoryGreetingVersion = 1;
 inline constexpr size_t kMaxMemorySegments = 8;
-// An offset in a segment fits into this many bits, so that no sum of sizes overflows.
+// The number of bits into which an offset in a segment fits, so that no sum of sizes overflows.
 inline constexpr int kSegmentOffsetBits = 48;
 inline constexpr uint64_t kMaxMemorySegmentBytes = uint64_t{1} << kSegmentOffsetBits;
 inline constexpr size_t kMemorySegmentBytes = 80;
@@ -40,21 +40,21 @@ inline constexpr size_t kMemoryGreetingBytes = 8 + kMaxMemorySegments * kMemoryS
 
 std::array<std::byte, kMemoryGreetingBytes> EncodeMemoryGreeting(const MemoryGreeting& greeting);
 
-// Any bytes may be given. DATA_LOSS for bytes that are not a greeting or were damaged,
-// FAILED_PRECONDITION for another version, INVALID_ARGUMENT for impossible fields.
+// Parses a greeting; any bytes may be given. DATA_LOSS for bytes that are not a greeting or were
+// damaged, FAILED_PRECONDITION for another version, INVALID_ARGUMENT for impossible fields.
 absl::StatusOr<MemoryGreeting> ParseMemoryGreeting(
     std::span<const std::byte, kMemoryGreetingBytes> bytes);
 
-// Whether memory of this kind comes with a file.
+// Whether a peer shares memory of this kind by sending a file.
 bool HasFile(MemoryHandle::Kind kind);
 
-// The answer of the accepting side: kOk, after which frames flow, or why it could not open the
-// memory. docs/media/ipc.md has the layout.
+// The size of the accepting side's answer to a greeting. It says kOk, after which frames flow, or
+// why that side could not open the memory. docs/media/ipc.md has the layout.
 inline constexpr size_t kMemoryAnswerBytes = 64;
 
 std::array<std::byte, kMemoryAnswerBytes> EncodeMemoryAnswer(absl::StatusCode code);
 
-// Errors as ParseMemoryGreeting.
+// Parses the answer to a greeting; any bytes may be given. Errors as ParseMemoryGreeting.
 absl::StatusOr<absl::StatusCode> ParseMemoryAnswer(
     std::span<const std::byte, kMemoryAnswerBytes> bytes);
 

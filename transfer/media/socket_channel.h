@@ -5,14 +5,16 @@
 
 namespace tandem {
 
-// A connection that a peer has made to `listener`, non-blocking; not valid() when no peer waits.
-// RESOURCE_EXHAUSTED when the process or the system has no room for another.
+// Accepts a connection that a peer has made to `listener`. The socket is non-blocking, and not
+// valid() when no peer waits. RESOURCE_EXHAUSTED when the process or the system has no room for
+// another.
 absl::StatusOr<UniqueFd> AcceptSocket(int listener);
 
-// Peers that may wait to be accepted by a listener.
+// The number of peers that may wait for a listener to accept them.
 inline constexpr int kListenBacklog = 128;
 
-// About as much as the receive buffer of a socket holds.
+// The bytes that one read of a socket should ask for beyond those that have a place: about as much
+// as the receive buffer of a socket holds.
 inline constexpr size_t kSocketReadAheadBytes = 256 << 10;
 
 // A connected stream socket whose bytes travel unchanged.

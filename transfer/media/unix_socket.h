@@ -12,11 +12,11 @@ namespace tandem {
 
 // Non-blocking stream sockets in the abstract namespace.
 
-// UNAVAILABLE names the socket.
+// Listens on the unix socket with this name. UNAVAILABLE names the socket.
 absl::StatusOr<UniqueFd> ListenUnix(const std::string& name);
 
-// Returns a connected socket without waiting. UNAVAILABLE when no process listens there or its queue
-// is full.
+// Returns a socket that is connected to `name`, without waiting. UNAVAILABLE when no process
+// listens there or its queue is full.
 absl::StatusOr<UniqueFd> ConnectUnix(const std::string& name);
 
 // Whether the peer belongs to the same user as this process. For a connecting socket the peer is the
@@ -35,8 +35,8 @@ struct Received {
   std::vector<UniqueFd> descriptors;  // at most kMaxDescriptors
 };
 
-// UNAVAILABLE when the peer is gone or this process cannot hold the descriptors that came,
-// FAILED_PRECONDITION when a message has more than kMaxDescriptors.
+// Receives what has come, without waiting. UNAVAILABLE when the peer is gone or this process cannot
+// hold the descriptors that came, FAILED_PRECONDITION when a message has more than kMaxDescriptors.
 absl::StatusOr<Received> ReceiveWithDescriptors(int socket, std::span<std::byte> bytes);
 
 }  // namespace tandem

@@ -33,7 +33,7 @@ constexpr Field kHeaderHash = {56, 8};
 constexpr std::array<Field, 9> kOptional = {kCode,         kStream,      kEpoch,  kLayer, kBlock,
                                             kPayloadBytes, kPayloadHash, kFrames, kKind};
 enum Use : uint16_t {
-  kUsesCode = 1,  // 1 << the index in kOptional, as for all of these
+  kUsesCode = 1,  // each value is 1 << the field's index in kOptional
   kUsesStream = 2,
   kUsesEpoch = 4,
   kUsesLayer = 8,
@@ -44,7 +44,7 @@ enum Use : uint16_t {
   kUsesKind = 256,
 };
 
-// No field for an unknown type.
+// The fields that a frame type uses, as a set of Use bits; none for an unknown type.
 unsigned UsesOf(FrameType type) {
   constexpr unsigned kKey = kUsesStream | kUsesEpoch;
   constexpr unsigned kExtent = kKey | kUsesLayer | kUsesBlock;

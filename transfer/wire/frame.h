@@ -38,24 +38,25 @@ struct FrameHeader {
   // The reservation id that the receiver gave out. kHello: a number that names the connection.
   uint64_t stream = 0;
   uint64_t epoch = 0;  // the receiver's incarnation: frames for an earlier one are refused
-  uint32_t layer = 0;  // kData, kReference, kResend
-  // kData, kReference, kResend: index of the block in the sequence, not in a pool. kHello: 1. kCommit,
-  // kAck: number of the commit. kReject: number of the commit that it answers, 0 when none.
+  uint32_t layer = 0;  // the extent's layer in a kData, kReference or kResend
+  // Depends on the type. kData, kReference, kResend: index of the block in the sequence, not in a
+  // pool. kHello: 1. kCommit, kAck: number of the commit. kReject: number of the commit that it
+  // answers, 0 when none.
   uint32_t block = 0;
   // kData, kReference: size of the payload. kAnnounce: size of all payloads that are on their way.
   uint32_t payload_bytes = 0;
-  PayloadKind kind = PayloadKind::kExtent;  // kData, kReference
+  PayloadKind kind = PayloadKind::kExtent;  // of a kData or kReference
   uint64_t payload_hash = 0;                // kData, kReference: XXH3-64 of the payload
-  // kCommit: data frames of the whole stream. kResend: how many extents this answer asks for.
-  // kCredit: bytes of payload since the start.
+  // Depends on the type. kCommit: data frames of the whole stream. kResend: how many extents the
+  // answer to a commit asks for. kCredit: bytes of payload since the start.
   uint64_t frames = 0;
   uint64_t sent_bytes = 0;      // kCommit: bytes of payload that were sent before it
-  uint64_t payload_handle = 0;  // kReference: which the side channel understands
+  uint64_t payload_handle = 0;  // kReference: names the payload in the side channel
 
   friend bool operator==(const FrameHeader&, const FrameHeader&) = default;
 };
 
-// Names a stream on the wire. The receiver gave out both numbers.
+// Names a stream on the wire. The receiver of the stream gave out both numbers.
 struct StreamKey {
   uint64_t stream = 0;
   uint64_t epoch = 0;
@@ -81,18 +82,19 @@ inline constexpr uint32_t kFrameMagic = 0x314B4454;  // "TDK1"
 // A frame has the oldest version that has all of its fields, so that workers of different builds understand
 // each other until one uses what the other does not know.
 inline constexpr uint16_t kFrameVersion = 3;
-inline constexpr uint16_t kKindVersion = 4;  // of frames whose payload is not an extent as it is
-// The largest extent. Checked before anything is allocated or waited for.
+inline constexpr uint16_t kKindVersion = 4;  // of frames whose payload is not a plain extent
+// The size of the largest payload of a frame. Checked before anything is allocated or waited for.
 inline constexpr uint32_t kMaxPayloadBytes = 64u << 20;
 
 std::array<std::byte, kFrameHeaderBytes> EncodeFrameHeader(const FrameHeader& header);
 
-// OK when `hash`, taken of the bytes that landed, is the header's; else DATA_LOSS with the extent.
+// Compares `hash`, computed over the payload that landed, with the hash in the frame's header.
+// DATA_LOSS names the extent when they differ.
 absl::Status CheckPayloadHash(const FrameHeader& header, uint64_t hash);
 
-// Accepts any 64 bytes. DATA_LOSS for a wrong magic or checksum, FAILED_PRECONDITION for another
-// version, INVALID_ARGUMENT for an unknown type, an impossible size or a field that the type does
-// not use.
+// Parses a frame header; any 64 bytes may be given. DATA_LOSS for a wrong magic or checksum,
+// FAILED_PRECONDITION for another version, INVALID_ARGUMENT for an unknown type, an impossible size
+// or a field that the type does not use.
 absl::StatusOr<FrameHeader> ParseFrameHeader(std::span<const std::byte, kFrameHeaderBytes> bytes);
 
 }  // namespace tandem

@@ -11,7 +11,8 @@
 namespace tandem {
 namespace {
 
-// Large enough that dropping a payload takes few calls, small enough to stay in the cache.
+// The size of the buffer into which unwanted payloads are read: large enough that dropping one
+// takes few calls, small enough to stay in the cache.
 constexpr size_t kDropBytes = 64 << 10;
 
 // Recognizes a peer that speaks TLS to a side that does not. Checked before a header is whole, because

@@ -12,14 +12,14 @@
 
 namespace tandem {
 
-// Hears of the frames that a FrameReader finds.
+// Receives the frames that a FrameReader finds.
 class FrameHandler {
  public:
   virtual ~FrameHandler() = default;
   // Returns the payload_bytes bytes where the payload of a data frame goes. After an error it is
   // read and dropped, and Landed is not called.
   virtual absl::StatusOr<std::span<std::byte>> Prepare(const FrameHeader& header) = 0;
-  // As in FrameReceiver.
+  // Reports a payload for which Prepare gave a place, as FrameReceiver::Landed does.
   virtual void Landed(const FrameHeader& header, const absl::Status& status) = 0;
   // A frame without payload came. An error ends the connection.
   virtual absl::Status Control(const FrameHeader& header) = 0;
@@ -43,13 +43,13 @@ class FrameReader {
   // where the next frame begins, so the connection must be closed.
   absl::Status Advance(size_t count);
 
-  // Targets and Advance for bytes that were read already.
+  // Does the work of Targets and Advance for bytes that were read already.
   absl::Status Feed(std::span<const std::byte> bytes);
 
   // No further bytes will come. A payload that has landed half-way is reported with `status`.
   void Stop(const absl::Status& status);
 
-  // Whether part of a frame has come.
+  // Whether only part of a frame has come.
   bool mid_frame() const { return filled_ > 0 || state_ != State::kHeader; }
 
  private:
@@ -62,7 +62,7 @@ class FrameReader {
   State state_ = State::kHeader;
   std::array<std::byte, kFrameHeaderBytes> header_bytes_;
   FrameHeader header_;            // of the payload that is arriving
-  std::span<std::byte> landing_;  // kLanding
+  std::span<std::byte> landing_;  // where the payload goes in kLanding
   size_t filled_ = 0;             // bytes of the current header or payload that have come
   std::vector<std::byte> dropped_;
 };

@@ -29,7 +29,7 @@ inline uint64_t LoadField(std::span<const std::byte> bytes, size_t at, size_t si
   return value;
 }
 
-// Completes a message whose other fields are set.
+// Completes a setup message whose other fields are set: stores its magic number, version and hash.
 inline void SealSetup(std::span<std::byte> bytes, uint32_t magic, uint16_t version) {
   StoreField(bytes, 0, 4, magic);
   StoreField(bytes, 4, 2, version);
@@ -37,8 +37,8 @@ inline void SealSetup(std::span<std::byte> bytes, uint32_t magic, uint16_t versi
   StoreField(bytes, hash_at, kSetupHashBytes, Hash64(bytes.first(hash_at)));
 }
 
-// DATA_LOSS unless `bytes` is an undamaged message of that magic number, FAILED_PRECONDITION for
-// another version. `name` is what the error calls the message.
+// Checks a setup message. DATA_LOSS unless `bytes` is an undamaged message of that magic number,
+// FAILED_PRECONDITION for another version. `name` is what the error calls the message.
 inline absl::Status CheckSetup(std::span<const std::byte> bytes, uint32_t magic, uint16_t version,
                                std::string_view name) {
   if (LoadField(bytes, 0, 4) != magic) {

@@ -7,9 +7,10 @@
 #include "kernels/cuda/attention/prefill_tile.cuh"
 #include "kernels/cuda/launch.cuh"
 
-// Column mass: K once more for the last rows of each sequence. A thread block owns some keys of one
-// sequence and KV head and goes over all rows, so that each sum is one thread's and its order does
-// not depend on the batch. The weights are exact, since the prefill has left the rows' lse.
+// Column mass (ColumnMassArgs): reads K once more for the last rows of each sequence. A thread
+// block owns some keys of one sequence and KV head and goes over all rows, so that each sum is one
+// thread's and its order does not depend on the batch. The weights are exact, since the prefill has
+// left the rows' lse.
 
 namespace tandem::cuda {
 namespace {
@@ -18,8 +19,8 @@ constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * kWarpLanes;
 constexpr int kWarpKeys = 32;
 constexpr int kKeys = kWarps * kWarpKeys;
-constexpr int kRows = 64;      // at a time
-constexpr int kSlabKeys = 16;  // these lie in one block of the pool
+constexpr int kRows = 64;      // query rows that a block handles at a time
+constexpr int kSlabKeys = 16;  // keys of a slab, which lie in one block of the pool
 
 struct MassParams {
   PrefillParams attention;
@@ -53,17 +54,17 @@ __device__ __forceinline__ TileView LastRows(const MassParams& params, int seq, 
   return MakeTileView(p, tile);
 }
 
-// What a block knows of the rows it goes over at a time.
+// The query rows that a thread block handles at a time.
 struct RowsInUse {
-  int32_t last_seen[kRows];  // -1: no such row
-  float lse2[kRows];         // in powers of two
-  float factor[kRows];       // of the row's weights
+  int32_t last_seen[kRows];  // the last key that the row sees; -1: no such row
+  float lse2[kRows];         // the row's log-sum-exp to base 2
+  float factor[kRows];       // by which the row's weights are multiplied
 };
 
 template <class Math, bool kFp8, int D>
 class MassBlock {
  public:
-  static constexpr int kRowBytes = D * (kFp8 ? 1 : 2);  // in the pool
+  static constexpr int kRowBytes = D * (kFp8 ? 1 : 2);  // of K in the pool
   static constexpr int kRowChunks = kRowBytes / kChunkBytes;
   static constexpr int kSharedBytes = (kKeys + kRows) * D * 2;
 
@@ -79,8 +80,8 @@ class MassBlock {
         warp_(static_cast<int>(threadIdx.x) / kWarpLanes),
         lane_(static_cast<int>(threadIdx.x) % kWarpLanes) {}
 
-  // Leaves the sums of keys lane / 4 and lane / 4 + 8 of each slab of the warp in the lanes of
-  // their quad.
+  // Adds up the masses of the warp's keys. Those of keys lane / 4 and lane / 4 + 8 of each slab end
+  // up in the four lanes of that quad, of which each has the sums over its own rows.
   __device__ __forceinline__ void Run(float (&sums)[2][2]) {
     for (int slab = 0; slab < kWarpKeys / kSlabKeys; ++slab) LoadKeys(slab);
     const int end = EndOfRows();
@@ -93,17 +94,17 @@ class MassBlock {
   }
 
  private:
-  // Where the first kRows rows begin of which one sees a key of the block; before them are those
-  // whose position is below the first key. Whole steps of kRows, so that a row stays with the lanes
-  // that it has among all rows.
+  // The first row to begin with: rows before it have positions below the first key of the block, so
+  // that they see none of its keys. Rows are skipped in whole steps of kRows, so that each row
+  // stays with the same lanes as when none is skipped.
   __device__ __forceinline__ int FirstRows() const {
     const int64_t first_seeing = int64_t{max(first_key_ - view_.first_position, 0)} * p_.group;
     const int64_t skipped = (first_seeing - view_.tile.row_begin) / kRows * kRows;
     return view_.tile.row_begin + static_cast<int>(max(skipped, int64_t{0}));
   }
 
-  // Behind the last row that sees a key of the block; after it are those whose window begins
-  // behind the last key.
+  // The end of the rows that see a key of the block: rows from there on have windows that begin
+  // behind its last key.
   __device__ __forceinline__ int EndOfRows() const {
     if (p_.window == 0) return view_.tile.row_end;
     const int64_t last_seeing = int64_t{first_key_} + kKeys - 1 + p_.window - 1;
@@ -115,7 +116,7 @@ class MassBlock {
     return SwizzledChunk<D / 8>(row, chunk) * kChunkBytes;
   }
 
-  // K of a slab, widened where it is fp8.
+  // Loads K of a slab into shared memory, widened where it is fp8.
   __device__ __forceinline__ void LoadKeys(int slab) {
     const int tile_key = warp_ * kWarpKeys + slab * kSlabKeys;
     const int key = first_key_ + tile_key;
@@ -156,7 +157,7 @@ class MassBlock {
     rows_.factor[thread] = is_row ? params_.FactorOf(view_.tile, packed) : 0;
   }
 
-  // Adds the weights of 16 rows, from `n` on of those in use: keys are the rows of the product.
+  // Adds the weights of 16 query rows, from `n` on of those in use. The products have keys as rows.
   __device__ __forceinline__ void AddWeights(int n, float (&sums)[2][2]) const {
     float s[2][2][4] = {};
 #pragma unroll 4
@@ -228,7 +229,7 @@ __global__ void __launch_bounds__(kThreads) ColumnMassKernel(MassParams params) 
   }
 }
 
-// ---- any type, head_dim and block size: a thread per key
+// ---- the plain kernel for any type, head_dim and block size: a thread per key
 
 __device__ __forceinline__ float Element(const void* from, DType dtype, int64_t index) {
   switch (dtype) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kRowsPerBlock = 16;
-constexpr int kMaxPairs = 256 / 2 / kWarpLanes;  // of elements of a row, for each lane
+constexpr int kMaxPairs = 256 / 2 / kWarpLanes;  // pairs of a row's elements in one lane, at most
 
 struct CombineShape {
   int32_t tile_rows;

@@ -3,26 +3,28 @@
 #include "kernels/cuda/attention/decode.cuh"
 #include "kernels/cuda/launch.cuh"
 
-// The merge of what the pieces of a pair left, and the fold of the chunks' masses into those of
-// blocks. Sums run in the order of the keys, so that a fixed cut gives fixed bits.
+// Merges the partial results of pairs (a sequence and a KV head) whose contexts were cut into
+// pieces, and adds up the masses of chunks to those of blocks (block_mass). Sums run in the order
+// of the keys, so that a fixed cut gives fixed bits.
 
 namespace tandem::cuda {
 namespace {
 
 constexpr int kCombineThreads = 128;
 constexpr int kCombineWarps = kCombineThreads / kWarpLanes;
-constexpr int kMergesInFlight = 4;      // partial results that a thread asks for at a time
-constexpr int kCombineBlocksPerSm = 8;  // unsaid, the compiler saves registers and loads one by one
-constexpr int kBlocksPerFold = 128;     // of the pool, that one thread block folds at least
-constexpr int kFoldsPerSm = 8;          // enough to keep the device busy
+constexpr int kMergesInFlight = 4;      // partial results that a thread loads at a time
+constexpr int kCombineBlocksPerSm = 8;  // or the compiler saves registers and loads one by one
+constexpr int kBlocksPerFold = 128;     // blocks of the pool for one thread block to fold, at least
+constexpr int kFoldsPerSm = 8;          // thread blocks that fold: enough to fill the device
 
-// A sum of 2^log_sum * output, taken relative to the largest of them.
+// A running sum of 2^log_sum * output over partial results, relative to the largest 2^log_sum.
 struct RunningMerge {
   float max;
   float sum;
   float4 output;
 
-  // `weight` and `x` relative to 2^log_sum: 1 and the output of a piece, or another merge's.
+  // Adds a partial result. `weight` and `x` are relative to 2^log_sum: 1 and its output for a
+  // piece, the sum and output for another merge.
   __device__ __forceinline__ void Add(float log_sum, float weight, float4 x) {
     const float new_max = fmaxf(max, log_sum);
     const float base = FiniteMax(new_max);
@@ -37,7 +39,7 @@ struct RunningMerge {
   }
 };
 
-// One row of one pair. A thread has four columns, and of the pieces every `shares`-th.
+// Merges one row of one pair. A thread has four columns, and every `shares`-th of the pieces.
 __device__ __forceinline__ void MergeRow(const DecodeParams& params, int32_t pair, int32_t row,
                                          const PairPartials& partials) {
   __shared__ RunningMerge merges[kCombineThreads];
@@ -48,8 +50,9 @@ __device__ __forceinline__ void MergeRow(const DecodeParams& params, int32_t pai
   const int32_t rows = params.heads.rows();
   RunningMerge merge = {-kInfinity, 0, make_float4(0, 0, 0, 0)};
   if (thread < shares * columns) {
-    // Asked for together, or each would be waited for by itself; past the end, the last one again,
-    // of which nothing is added: by a weight of 0 its infinities would become NaN.
+    // Several loads are issued together, or each would be waited for by itself. Past the end the
+    // last partial result is loaded again but not added: times a weight of 0 its infinities would
+    // become NaN.
     for (int32_t first = thread / columns; first < partials.count;
          first += kMergesInFlight * shares) {
       float log_sums[kMergesInFlight];
@@ -120,8 +123,8 @@ __device__ __forceinline__ float RowLogSum(const DecodeParams& params, int32_t p
   return sum > 0 ? max + log2f(sum) : -kInfinity;
 }
 
-// Every `folds`-th run of blocks of one sequence and KV head: the masses of their chunks relative
-// to what each row's weights sum up to, added over the group.
+// Computes block_mass for every `folds`-th run of blocks of one sequence and KV head: adds up the
+// masses of their chunks, relative to the sum of each row's weights, over the query heads.
 __device__ __forceinline__ void FoldMass(const DecodeParams& params, int32_t first_pair,
                                          int32_t fold, int32_t folds) {
   __shared__ float row_log_sums[kMaxDecodeGroup];
@@ -131,7 +134,7 @@ __device__ __forceinline__ void FoldMass(const DecodeParams& params, int32_t fir
   const KeyRange seen = VisibleKeys(params.rule, params.context_lens[seq]);
   const int32_t first_chunk = seen.begin / kChunkTokens;
   const int32_t end_chunk = (seen.end + kChunkTokens - 1) / kChunkTokens;
-  const int32_t chunks_shift = params.kv.block_shift - kChunkShift;  // chunks of a block
+  const int32_t chunks_shift = params.kv.block_shift - kChunkShift;  // log2 of chunks per block
   const float* masses = params.scratch.chunk_mass + (seq * int64_t{heads.num_kv_heads} + kv_head) *
                                                         params.scratch.mass_chunks * heads.group;
   float* out = params.block_mass + seq * params.mass_stride + int64_t{kv_head} * params.max_blocks;
@@ -157,9 +160,9 @@ __device__ __forceinline__ void FoldMass(const DecodeParams& params, int32_t fir
   }
 }
 
-// Blocks (x, y) with y below the rows of a pair merge one row, the others fold. x counts the parts,
-// of whose pairs only the last can be one that was cut there first; or, where more than these have
-// something to do, all pairs.
+// Thread blocks (x, y) with y below the rows of a pair merge one row, the others compute
+// block_mass. x is either a part, which merges its last pair if that is cut there first, since no
+// other pair of it can be; or, with block_mass or SplitMode::kFixed, a pair.
 __global__ void __launch_bounds__(kCombineThreads, kCombineBlocksPerSm)
     CombineSplitsKernel(DecodeParams params, int32_t by_part) {
   ptx::GridDependencyLaunch();
@@ -175,7 +178,7 @@ __global__ void __launch_bounds__(kCombineThreads, kCombineBlocksPerSm)
   }
   const int32_t pair_head = pair % params.rule.num_kv_heads;
   if (row >= rows) {
-    if (pair_head % params.heads.row_groups != 0) return;  // the pair before folds for all
+    if (pair_head % params.heads.row_groups != 0) return;  // the KV head's first pair folds
     FoldMass(params, pair, row - rows, gridDim.y - rows);
     return;
   }

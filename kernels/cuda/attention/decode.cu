@@ -4,7 +4,7 @@
 namespace tandem::cuda {
 namespace {
 
-constexpr size_t kReservedPerBlock = 1 << 10;  // shared memory that the system takes
+constexpr size_t kReservedPerBlock = 1 << 10;  // shared memory that CUDA itself takes
 
 bool HasKernel(const KvPoolView& pool) {
   const int32_t dim = pool.head_dim;
@@ -34,11 +34,12 @@ DecodeKernel FindKernel(const KvPoolView& pool) {
 
 int64_t WholeFours(int64_t floats) { return (floats + 3) / 4 * 4; }
 
-// The scratch memory, in floats: row_lse and chunk_mass where block_mass is asked for, then slots.
+// The layout of decode's scratch memory, in floats: row_lse and chunk_mass where block_mass is
+// asked for, then slots.
 struct ScratchLayout {
   int64_t mass_chunks = 0;
-  int64_t chunk_mass = 0;  // where it begins
-  int64_t slots = 0;       // where they begin
+  int64_t chunk_mass = 0;  // where chunk_mass begins
+  int64_t slots = 0;       // where the slots begin
   int64_t slot_floats = 0;
 
   ScratchLayout(const DecodeHeads& heads, int32_t head_dim, int64_t num_sequences,

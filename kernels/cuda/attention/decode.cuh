@@ -18,21 +18,21 @@ inline constexpr int kDecodeWarps = 4;
 inline constexpr int kDecodeThreads = kDecodeWarps * kWarpLanes;
 inline constexpr int kRowsPerTile = 16;  // query heads that share a read of K and V
 inline constexpr int kChunkTokens = 16;  // keys that a warp takes at a time
-inline constexpr int kChunkShift = 4;    // log2 of it
+inline constexpr int kChunkShift = 4;    // log2(kChunkTokens)
 inline constexpr int kMaxStages = 6;
 inline constexpr int kMaxBlocksPerSm = 4;
 inline constexpr int kMaxDecodeGroup = 128;  // query heads per KV head
 
-// A KV head with more query heads than kRowsPerTile counts as several heads of a pair, each with up
-// to kRowsPerTile of them.
+// How query heads are divided for decode. A KV head with more query heads than kRowsPerTile counts
+// as several pair heads, each with up to kRowsPerTile of them.
 struct DecodeHeads {
   int32_t num_kv_heads = 0;
   int32_t group = 0;       // query heads per KV head
-  int32_t row_groups = 1;  // that the group is cut into
+  int32_t row_groups = 1;  // pair heads per KV head
 
   TANDEM_HOST_DEVICE int32_t num_heads() const { return num_kv_heads * group; }
   TANDEM_HOST_DEVICE int32_t rows() const { return group < kRowsPerTile ? group : kRowsPerTile; }
-  // The first query head of a pair's head, and how many it has.
+  // FirstHead and RowsOf: the first query head of a pair head, and the number of its query heads.
   TANDEM_HOST_DEVICE int32_t FirstHead(int32_t pair_head) const {
     return pair_head / row_groups * group + pair_head % row_groups * kRowsPerTile;
   }
@@ -50,10 +50,10 @@ inline DecodeHeads MakeDecodeHeads(int32_t num_heads, int32_t num_kv_heads) {
   return heads;
 }
 
-// The plan's memory.
+// Where a plan for decode lies in device memory.
 struct DecodePlan {
   SplitPart* parts = nullptr;  // [num_parts]
-  int64_t* starts = nullptr;   // [num_sequences + 1]: the line of cost
+  int64_t* starts = nullptr;   // [num_sequences + 1]: SplitLine::starts
 };
 
 inline DecodePlan DecodePlanAt(void* memory, int32_t num_parts) {
@@ -63,11 +63,12 @@ inline DecodePlan DecodePlanAt(void* memory, int32_t num_parts) {
   return plan;
 }
 
-// The partial results' memory. Logarithms are to base 2; -inf where a row has seen nothing.
+// The memory of decode's partial results. Logarithms are to base 2; -inf where a row has seen no
+// key.
 struct DecodeScratch {
   float* chunk_mass = nullptr;  // [S, Hkv, mass_chunks, G]: log(sum of 2^logit) of 16 keys
   int64_t mass_chunks = 0;      // per sequence; 0: block_mass is not asked for
-  float* row_lse = nullptr;     // [S, Hq]: of pairs that are one piece, for block_mass
+  float* row_lse = nullptr;     // [S, Hq]: log-sums of pairs of one piece, for block_mass
   float* slots = nullptr;       // per slot: [rows, D] outputs, then [rows] log-sums
   int64_t slot_floats = 0;
 
@@ -80,7 +81,7 @@ struct DecodeScratch {
 
 // The arguments of all kernels of decode.
 struct DecodeParams {
-  SplitRule rule;  // whose num_kv_heads are the heads of a pair
+  SplitRule rule;  // its num_kv_heads counts pair heads
   DecodeHeads heads;
   DecodePlan plan;
   DecodeScratch scratch;
@@ -98,16 +99,16 @@ struct DecodeParams {
   int64_t q_stride = 0;  // elements from one token to the next
   unsigned char* out = nullptr;
   int64_t out_stride = 0;
-  float* lse = nullptr;  // or absent
+  float* lse = nullptr;  // null: not wanted
   int64_t lse_stride = 0;
-  float* block_mass = nullptr;  // or absent
+  float* block_mass = nullptr;  // null: not wanted
   int64_t mass_stride = 0;      // from one sequence to the next
   int32_t max_blocks = 0;
 
   __device__ __forceinline__ SplitLine Line() const {
     return {plan.starts, context_lens, num_sequences};
   }
-  // Dimension 0 of a row of q, in bytes, and of the same row of out.
+  // Query and Output: the address of a query row's dimension 0 in q, and of the same row in out.
   __device__ __forceinline__ const unsigned char* Query(int32_t seq, int32_t head) const {
     return q + (seq * q_stride + int64_t{head} * head_dim) * ActivationBytes(act);
   }
@@ -116,8 +117,9 @@ struct DecodeParams {
   }
 };
 
-// Bytes of a block's shared memory: what the warps merge through, and Q before that; the state of
-// their softmax; and per stage of the rings, 16 rows of K and of V for each warp.
+// Bytes of a thread block's shared memory: the buffer through which the warps merge, which holds Q
+// before; the state of their softmax; and per stage of the rings, 16 rows of K and of V for each
+// warp.
 TANDEM_HOST_DEVICE inline constexpr size_t DecodeMergeBytes(int head_dim) {
   return size_t{kDecodeWarps} * 8 * head_dim * sizeof(float);
 }
@@ -132,20 +134,20 @@ TANDEM_HOST_DEVICE inline constexpr int DecodeBlocksPerSm(int head_dim, bool fp8
                                                           int compute_capability) {
   if (head_dim > 128) return fp8 ? 2 : 1;
   if (head_dim == 64) return fp8 ? 4 : 3;
-  return fp8 && compute_capability >= 89 ? 3 : 2;  // before, f8 is widened in several registers
+  return fp8 && compute_capability >= 89 ? 3 : 2;  // before, widening f8 takes more registers
 }
 
 // How decode runs on a device: what follows from shapes alone.
 struct DecodeLaunch {
   int32_t num_parts = 0;  // thread blocks
-  int32_t stages = 0;     // 0: not on this device
+  int32_t stages = 0;     // 0: the kernel does not run here
   size_t shared_bytes = 0;
 };
 DecodeLaunch PlanDecodeLaunch(const LaunchTarget& on, const KvPoolView& pool);
 
 using DecodeKernel = void (*)(DecodeParams);
 
-// The kernel for K and V of `kv`; instantiated in attention_decode_<head_dim>.cu.
+// The kernel for a pool of type `kv`; instantiated in decode_<head_dim>.cu.
 template <int kHeadDim>
 DecodeKernel SelectDecodeKernel(DType kv);
 

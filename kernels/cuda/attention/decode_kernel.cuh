@@ -66,7 +66,7 @@ class DecodeBlock {
   static __device__ __forceinline__ int Lane() { return threadIdx.x % kWarpLanes; }
   static __device__ __forceinline__ int Warp() { return threadIdx.x / kWarpLanes; }
 
-  // The piece's rows of Q to shared memory, zeros below them.
+  // Writes the piece's rows of Q to shared memory, and zeros below them.
   __device__ __forceinline__ void StoreQueries() {
     for (int index = threadIdx.x; index < kRowsPerTile * kDim / 8; index += kDecodeThreads) {
       const int row = index / (kDim / 8);
@@ -101,7 +101,7 @@ class DecodeBlock {
         a, queries_ + SwizzledChunk<kDim / 8>(lane % 16, 2 * step + lane / 16) * kChunkBytes);
   }
 
-  // Four 8x8 matrices of 16-bit elements of a tile: tokens 0-7 and 8-15 of the 16-byte chunks
+  // Loads four 8x8 matrices of 16-bit elements of a tile: tokens 0-7 and 8-15 of the 16-byte chunks
   // `chunk` and chunk + 1 of the rows. The order is tokens first for V, chunks first for K.
   __device__ __forceinline__ void LoadKeyMatrices(const unsigned char* tile, int chunk,
                                                   uint32_t (&b)[4]) const {
@@ -112,7 +112,7 @@ class DecodeBlock {
     ptx::LdMatrixX4Trans(b, tile + value_pairs_.At(chunk));
   }
 
-  // This warp's chunks of the piece.
+  // Computes attention over this warp's chunks of the piece, into output_ and softmax_.
   __device__ __forceinline__ void Attend(Loader& loader) {
     softmax_ = SoftmaxRows();
 #pragma unroll
@@ -181,7 +181,7 @@ class DecodeBlock {
     }
   }
 
-  // The two e4m3 in the low half as f16.
+  // Widens the two e4m3 in the low half of `pair` to f16.
   static __device__ __forceinline__ uint32_t Widen(uint32_t pair) {
     return ptx::E4m3x2ToF16x2(static_cast<uint16_t>(pair));
   }
@@ -196,7 +196,8 @@ class DecodeBlock {
         LoadValueMatrices(tile, step, b);
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          // Two dimensions of one token, then of the next: sorted by dimension.
+          // A register holds two dimensions of one token, then the same two of the next: sorted by
+          // dimension.
           const uint32_t first = ptx::PermuteBytes(b[2 * i], 0x3120);
           const uint32_t second = ptx::PermuteBytes(b[2 * i + 1], 0x3120);
           Mma<Type>(output_[2 * (step + i)], weights, Widen(first), Widen(second));
@@ -214,7 +215,8 @@ class DecodeBlock {
     }
   }
 
-  // Turns the products with a chunk's keys into weights, and scales what is there to them.
+  // Turns the products of Q with a chunk's keys into weights, and rescales what was accumulated
+  // before to the new maxima.
   __device__ __forceinline__ void Weigh(int32_t chunk, const KeyRange& seen,
                                         float (&scores)[2][4]) {
     const int32_t first_key = chunk * kChunkTokens;
@@ -236,7 +238,7 @@ class DecodeBlock {
     }
   }
 
-  // Where the masses of the piece's chunks begin, those of the lane's rows.
+  // Where the masses of the piece's chunks begin, those for the lane's rows.
   __device__ __forceinline__ float* PieceMass() const {
     const DecodeHeads& heads = params_.heads;
     const int64_t pair = piece_.seq * int64_t{heads.num_kv_heads} + head_ / heads.group;
@@ -244,7 +246,7 @@ class DecodeBlock {
            head_ % heads.group + Lane() / 4;
   }
 
-  // log(sum of 2^logit) of a chunk, for each row.
+  // Stores the mass of a chunk, log(sum of 2^logit), for each row.
   __device__ __forceinline__ void StoreChunkMass(float* to, const float (&weights)[2][4]) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -262,12 +264,12 @@ class DecodeBlock {
     float log_sum[2];
     MergeState(scale, log_sum);
     for (int half = 0; half * 8 < rows_; ++half) {
-      if (half > 0) __syncthreads();  // the rows before have been read
+      if (half > 0) __syncthreads();  // until all have read the previous rows
       half == 0 ? StoreRows<0>(scale[0]) : StoreRows<1>(scale[1]);
       __syncthreads();
       WriteRows(half * 8, min(8, rows_ - half * 8));
     }
-    StoreLogSums(log_sum);  // at last: no other warp waits for it
+    StoreLogSums(log_sum);  // last, since no other warp waits for it
   }
 
   __device__ __forceinline__ void MergeState(float (&scale)[2], float (&log_sum)[2]) {
@@ -300,7 +302,8 @@ class DecodeBlock {
     }
   }
 
-  // The logarithms of the rows' sums: to the caller or to the merge of pieces.
+  // Stores the logarithms of the rows' sums of weights, for the caller (lse) or for the merge of
+  // pieces.
   __device__ __forceinline__ void StoreLogSums(const float (&log_sum)[2]) const {
     if (Warp() != 0 || Lane() % 4 != 0) return;
     const DecodeScratch& scratch = params_.scratch;
@@ -347,7 +350,8 @@ class DecodeBlock {
     }
   }
 
-  // Rows [first_row, first_row + count) of the tile, which lie in the merge buffer.
+  // Writes rows [first_row, first_row + count) of the tile from the merge buffer to the output, or
+  // to the piece's slot.
   __device__ __forceinline__ void WriteRows(int first_row, int count) const {
     const int32_t head = head_ + first_row;
     float* slot =
@@ -372,15 +376,15 @@ class DecodeBlock {
 
   const DecodeParams& params_;
   float* const merge_;                                 // [kDecodeWarps][8][kDim]
-  unsigned char* const queries_;                       // [16][kDim] of Type, in the same place
+  unsigned char* const queries_;                       // [16][kDim] of Type, where merge_ is
   float* const state_;                                 // [kDecodeWarps][16] of (max, sum)
   unsigned char* const ring_;                          // this warp's: [stages][K|V][16 rows]
-  const SwizzledPairs<Loader::kRowChunks> key_pairs_;  // what the lane names to ldmatrix
+  const SwizzledPairs<Loader::kRowChunks> key_pairs_;  // what the lane passes to ldmatrix for K
   const SwizzledPairs<Loader::kRowChunks> value_pairs_;
-  int slot_ = 0;  // of the next chunk
+  int slot_ = 0;  // ring slot of the next chunk
   SplitPiece piece_ = {};
   int32_t head_ = 0;  // the first query head of the piece
-  int rows_ = 0;      // and how many it has
+  int rows_ = 0;      // query heads of the piece
   SoftmaxRows softmax_;
   float output_[2 * kSteps][4];
 };

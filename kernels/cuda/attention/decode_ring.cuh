@@ -7,8 +7,8 @@
 
 namespace tandem::cuda {
 
-// Waits until the newest `groups` of the lane's groups may still be under way: an odd number below
-// 2 * kMaxStages. A search, since a jump table costs more.
+// Waits until at most the newest `groups` of the lane's groups of copies are under way: an odd
+// number below 2 * kMaxStages. A binary search, since a jump table costs more.
 __device__ __forceinline__ void WaitForGroups(int groups) {
   static_assert(kMaxStages == 6);
   if (groups <= 5) {
@@ -58,12 +58,12 @@ class ChunkLoader {
     for (int i = 0; i < kPeriod; ++i) {
       const int index = i * kWarpLanes + Lane();
       const int chunk = SwizzledChunk<kRowChunks>(index / kRowChunks, index % kRowChunks);
-      offsets_[i] = ptx::Opaque(chunk * kChunkBytes);  // or it would be worked out for each tile
+      offsets_[i] = ptx::Opaque(chunk * kChunkBytes);  // else computed again for each tile
     }
     FindChunk();
   }
 
-  // Asks for K of the next chunk, in `slot` of the ring.
+  // Starts the copy of the next chunk's K into `slot` of the ring.
   __device__ __forceinline__ void LoadKeys(int slot) {
     if (chunk_ < end_) {
       const int32_t token = chunk_ * kChunkTokens & ((1 << params_.kv.block_shift) - 1);
@@ -73,7 +73,7 @@ class ChunkLoader {
     ptx::CpAsyncCommit();
   }
 
-  // Asks for its V, and goes on to the chunk after it.
+  // Starts the copy of the V that belongs to the last LoadKeys, and goes on to the next chunk.
   __device__ __forceinline__ void LoadValues(int slot) {
     if (chunk_ < end_) {
       LoadRows(ring_ + (slot * 2 + 1) * kTileBytes, keys_ + params_.kv.value_bytes);
@@ -84,7 +84,8 @@ class ChunkLoader {
   }
 
  private:
-  // A lane's copies of a tile, and after how many of them the swizzle is the same again.
+  // How many copies of 16 bytes a lane makes per tile, and after how many of them the swizzle
+  // repeats.
   static constexpr int kCopyBytes = kWarpLanes * kChunkBytes;
   static constexpr int kCopies = kTileBytes / kCopyBytes;
   static constexpr int kPeriod =
@@ -97,7 +98,7 @@ class ChunkLoader {
   __device__ __forceinline__ void FindChunk() {
     SplitPiece piece;
     while (chunk_ >= end_ && !walk_.Done()) {
-      // Asked for together with the length of the context, not behind it.
+      // Loaded here so that it is under way together with the context's length, which Next loads.
       const int32_t table_start = params_.block_starts[walk_.Sequence()];
       walk_.Next(&piece);
       const WarpChunks chunks(params_.rule, piece, threadIdx.x / kWarpLanes);
@@ -112,8 +113,8 @@ class ChunkLoader {
     if (chunk_ < end_) block_ = table_[chunk_ * kChunkTokens >> params_.kv.block_shift];
   }
 
-  // The lane's chunks of a tile. Rows that are not seen are zeros: what lies there may be NaN, and
-  // 0 times that is NaN.
+  // Copies the lane's chunks of a tile. Rows of keys that are not seen become zeros: what lies
+  // there may be NaN, and 0 times that is NaN.
   __device__ __forceinline__ void LoadRows(unsigned char* tile, const unsigned char* from) const {
     const int first_key = chunk_ * kChunkTokens;
     if (first_key >= seen_.begin && first_key + kChunkTokens <= seen_.end) {
@@ -136,14 +137,14 @@ class ChunkLoader {
   const DecodeParams& params_;
   SplitWalk walk_;
   unsigned char* ring_;
-  int offsets_[kPeriod];  // of the lane's chunks in a tile
+  int offsets_[kPeriod];  // offsets in a tile of the chunks that the lane copies
   int32_t chunk_ = 0;
   int32_t end_ = 0;  // no chunk when chunk_ >= end_
   KeyRange seen_ = {0, 0};
   int32_t block_ = 0;
   const int32_t* table_ = nullptr;
   const unsigned char* head_ = nullptr;  // the lane's chunk of the piece's KV head, in block 0
-  const unsigned char* keys_ = nullptr;  // the same in the chunk's rows
+  const unsigned char* keys_ = nullptr;  // the lane's chunk in K of the current chunk of keys
 };
 
 }  // namespace tandem::cuda

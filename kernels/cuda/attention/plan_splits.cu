@@ -7,7 +7,7 @@ namespace {
 constexpr int kPlanThreads = 1024;
 constexpr int kPlanWarps = kPlanThreads / kWarpLanes;
 
-// Inclusive sum over the lanes up to this one. Warp.
+// The sum of x over the lanes up to and including this one. Warp.
 __device__ __forceinline__ int64_t WarpPrefixSum(int64_t x) {
   const int lane = threadIdx.x % kWarpLanes;
 #pragma unroll
@@ -18,7 +18,8 @@ __device__ __forceinline__ int64_t WarpPrefixSum(int64_t x) {
   return x;
 }
 
-// Inclusive sum over the threads up to this one, and the sum of all in `total`. Block.
+// The sum of x over the threads up to and including this one; `total` becomes the sum over all.
+// Block.
 __device__ __forceinline__ int64_t BlockPrefixSum(int64_t x, int64_t* warp_sums, int64_t* total) {
   const int lane = threadIdx.x % kWarpLanes;
   const int warp = threadIdx.x / kWarpLanes;
@@ -29,12 +30,12 @@ __device__ __forceinline__ int64_t BlockPrefixSum(int64_t x, int64_t* warp_sums,
   __syncthreads();
   if (warp > 0) x += warp_sums[warp - 1];
   *total = warp_sums[kPlanWarps - 1];
-  __syncthreads();  // warp_sums may be written again
+  __syncthreads();  // before warp_sums is written again
   return x;
 }
 
-// The line of cost by prefix sums, then each thread its parts by search. The search reads the copy
-// of the line in shared memory, where there is room for one.
+// Plans a decode step: the line of cost (kernels/split_plan.h) by prefix sums, then each thread
+// finds its parts on it by binary search, in a copy in shared memory where that has room for one.
 __global__ void __launch_bounds__(kPlanThreads)
     PlanSplitsKernel(SplitRule rule, DecodePlan plan, const int32_t* context_lens,
                      int32_t num_sequences, int32_t shared_starts) {

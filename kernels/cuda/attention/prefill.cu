@@ -24,7 +24,7 @@ auto WithConfig(DType dtype, int head_dim, const Visit& visit) {
 
 template <class C>
 PrefillTiling TilingOf(const LaunchTarget& on, C) {
-  constexpr size_t kReservedBytes = 1 << 10;  // of each block, by the system
+  constexpr size_t kReservedBytes = 1 << 10;  // of each block's shared memory, taken by CUDA itself
   const size_t per_block = C::kSharedBytes + sizeof(SpoiledKeys<C::kKeys>) + sizeof(TileView);
   const auto fitting = static_cast<int>(on.shared_bytes_per_sm / (per_block + kReservedBytes));
   return {.tile_rows = C::kRows,
@@ -36,7 +36,7 @@ PrefillTiling MostTiles(const LaunchTarget& on) {
   return {.concurrent_tiles = kPrefillBlocksPerSm * on.num_sms};
 }
 
-// Whether each row begins where a chunk may.
+// Whether each row of the tensor begins on a multiple of 16 bytes.
 bool IsAligned(const TensorView& tensor) {
   const auto places = reinterpret_cast<uint64_t>(tensor.data) |
                       static_cast<uint64_t>(tensor.row_stride * SizeOf(tensor.dtype));
@@ -81,7 +81,7 @@ size_t PrefillPartialFloats(const LaunchTarget& on, const AttentionArgs& args) {
   return PartialFloats(TilingOfPrefill(on, args).tile_rows, args.pool.head_dim);
 }
 
-// Both for whichever kernel will serve the calls.
+// PrefillPlanBytes and PrefillScratchBytes suffice for whichever kernel will serve the calls.
 size_t PrefillPlanBytes(const LaunchTarget& on, const PrefillShape& shape) {
   const int64_t group = shape.num_heads / shape.num_kv_heads;
   const int64_t whole = shape.num_tokens * group / kLeastPrefillRows + shape.num_sequences;

@@ -17,7 +17,7 @@ class PrefillBlock {
  public:
   using Type = typename C::Type;
   using Scores = float[C::kMTiles][C::kNTiles][4];
-  using Weights = uint32_t[C::kMTiles][C::kNTiles][2];  // pairs of each row
+  using Weights = uint32_t[C::kMTiles][C::kNTiles][2];  // packed pairs for each row
 
   __device__ __forceinline__ PrefillBlock(const PrefillParams& params, const TileView& view,
                                           SpoiledKeys<C::kKeys>& spoiled)
@@ -55,15 +55,17 @@ class PrefillBlock {
   }
 
  private:
-  // The same in all lanes: from a shuffle the compiler knows it, and branches do not diverge.
+  // x, which must be the same in all lanes: after a shuffle the compiler knows that, and branches
+  // do not diverge.
   static __device__ __forceinline__ int Uniform(int x) { return __shfl_sync(kAllLanes, x, 0); }
 
-  // ---- places
+  // ---- where data lies
 
   static constexpr int kTileRowBytes = C::kDim * 2;
   using Pairs = SwizzledPairs<C::kDim / 8>;
 
-  // A warp's keys start at a multiple of 8 rows, so that offsets from there swizzle alike.
+  // The byte offset of a chunk in a tile. A warp's keys start at a multiple of 8 rows, so that
+  // offsets from there swizzle alike.
   static __device__ __forceinline__ int TileByte(int row, int chunk) {
     return SwizzledChunk<C::kDim / 8>(row, chunk) * kChunkBytes;
   }
@@ -83,8 +85,8 @@ class PrefillBlock {
       return Slot(half);
     }
   }
-  // The 16 bytes of the pool that this lane moves in a pass: which of the warp's keys, which chunk
-  // of its row, where in the warp's part of the slot.
+  // PassRow, PassChunk and PassByte describe the 16 bytes of the pool that this lane moves in a
+  // pass: which of the warp's keys, which chunk of its row, where in the warp's part of the slot.
   __device__ __forceinline__ int PassRow(int pass) const {
     return (pass * kWarpLanes + lane_) / (C::kRowBytes / kChunkBytes);
   }
@@ -95,7 +97,7 @@ class PrefillBlock {
     if constexpr (C::kFp8) {
       return pass * C::kPassBytes + lane_ * kChunkBytes;
     } else if constexpr (C::kPassBytes % C::kRowBytes == 0) {
-      // Keys further on by whole passes differ in the swizzle alone.
+      // From pass to pass a lane's place differs by whole keys and in the swizzle alone.
       constexpr int kPassKeys = C::kPassBytes / C::kRowBytes;
       const int swizzle = pass * kPassKeys % 8 * kChunkBytes;
       return (TileByte(PassRow(0), PassChunk(0)) ^ swizzle) + pass * C::kPassBytes;
@@ -104,7 +106,8 @@ class PrefillBlock {
     }
   }
   __device__ __forceinline__ bool HasRows() const { return warp_ * C::kWarpRows < num_rows_; }
-  // A lane has the rows lane / 4 [0] and lane / 4 + 8 [1] of each 16.
+  // The packed row of a lane: of each 16 rows it has rows lane / 4 (upper is 0) and lane / 4 + 8
+  // (upper is 1).
   __device__ __forceinline__ int PackedRow(int m, int upper) const {
     return view_.tile.row_begin + warp_ * C::kWarpRows + m * 16 + upper * 8 + lane_ / 4;
   }
@@ -133,7 +136,7 @@ class PrefillBlock {
     if (half % 2 == 1) block_ = view_.BlockOf(p_, WarpKey(half / 2 + 2));
   }
 
-  // Widens what this lane copied.
+  // Widens the fp8 chunks of a half step that this lane copied to f16.
   __device__ __forceinline__ void Widen(int half) {
     const unsigned char* slot = Slot(half) + warp_ * C::kWarpKeys * C::kRowBytes;
     unsigned char* tile = Tile(half) + warp_ * C::kWarpKeys * C::kDim * 2;
@@ -154,7 +157,7 @@ class PrefillBlock {
   template <bool kWiden = C::kFp8>
   __device__ __forceinline__ void Arrive(int half) {
     // Addresses are cheaper to compute again than to keep: registers are what this kernel lacks.
-    lane_ = ptx::Opaque(lane_) & (kWarpLanes - 1);  // which says that it is not negative
+    lane_ = ptx::Opaque(lane_) & (kWarpLanes - 1);  // the mask shows that it is not negative
     ptx::CpAsyncWait<1>();
     if constexpr (kWiden) Widen(half);
     if constexpr (C::kFp8) CopyAhead(half);
@@ -162,7 +165,8 @@ class PrefillBlock {
     if constexpr (!C::kFp8) CopyAhead(half);
   }
 
-  // Takes what is not finite out of V, each lane where it copied, before the scores are masked.
+  // Replaces what is not finite in tile i of V by 0, each lane in the chunks that it copied, before
+  // the scores are masked.
   __device__ __forceinline__ void CleanseValues(int i) {
     const int half = 2 * i + 1;
     unsigned char* tile = Tile(half) + warp_ * C::kWarpKeys * C::kDim * 2;
@@ -184,8 +188,8 @@ class PrefillBlock {
     __syncthreads();
   }
 
-  // Comes with the first half step. Rows that the tile does not have are as the last one, and not
-  // stored.
+  // Copies the tile's rows of Q, in the group of the first half step. Rows past the end of the tile
+  // repeat its last row; their results are not stored.
   __device__ __forceinline__ void CopyQueryTile() {
     constexpr int kPerRow = C::kDim / 8;
 #pragma unroll 4
@@ -249,7 +253,7 @@ class PrefillBlock {
     if (spoiled_.last_tile == i) Spoil(i, s);
   }
 
-  // Gives the rows that see a spoiled key NaN for its score.
+  // Gives the rows that see a spoiled key (SpoiledKeys) NaN for its score.
   __device__ __forceinline__ void Spoil(int i, Scores& s) const {
 #pragma unroll
     for (int j = 0; j < 2 * C::kNTiles; ++j) {
@@ -279,7 +283,7 @@ class PrefillBlock {
         const float first = ptx::Exp2((s[m][n][r] - base) * p_.score_scale);
         const float second = ptx::Exp2((s[m][n][r + 1] - base) * p_.score_scale);
         rows_[row].sum += first + second;
-        // Here, since after the next barrier the copies need the registers.
+        // The weights are packed here, since after the next barrier the copies need the registers.
         weights[m][n][row % 2] = OpaquePair(Pack<Type>(first, second));
       }
 #pragma unroll
@@ -316,7 +320,7 @@ class PrefillBlock {
     }
   }
 
-  // kMasked: not every row sees every key of the tile.
+  // Multiplies with key tile i. kMasked: not every row sees every key of the tile.
   template <bool kMasked>
   __device__ __forceinline__ void Step(int i) {
     Arrive(2 * i);
@@ -350,7 +354,7 @@ class PrefillBlock {
 
   const PrefillParams& p_;
   const TileView& view_;
-  // Members of the view, kept in registers.
+  // Members of view_, kept in registers.
   const int key_begin_;
   const int key_end_;
   const int all_see_begin_;
@@ -361,7 +365,7 @@ class PrefillBlock {
   unsigned char* const shared_;
   const int warp_;
   int lane_;
-  int32_t block_;  // with this warp's keys of the tile that is copied next
+  int32_t block_;  // of the pool, with this warp's keys of the tile copied next
   SoftmaxRow rows_[2 * C::kMTiles];
   float sums_[C::kMTiles][C::kDim / 8][4];
 };
@@ -381,7 +385,8 @@ __global__ void __launch_bounds__(kPrefillThreads, kPrefillBlocksPerSm)
   PrefillBlock<C>(p, view, spoiled).Run();
 }
 
-// Math: what is multiplied, of a pool of that type or, kFp8, of fp8.
+// Launches the kernel. Math is what tensor cores multiply; the pool is of that type or, with kFp8,
+// of fp8.
 template <class Math, bool kFp8>
 cudaError_t LaunchPrefill(const LaunchTarget& on, const AttentionArgs& args,
                           const PrefillWork& work) {

@@ -6,13 +6,13 @@
 namespace tandem::cuda {
 namespace {
 
-// Contexts are split where there are fewer tiles than this share of what runs at once.
+// Contexts are split where there are fewer tiles than this multiple of the blocks that run at once.
 constexpr double kEnoughTiles = 1.5;
-// No piece is shorter, in keys: what is gained by more pieces is lost in merging them.
+// The fewest keys of a piece of a context: what shorter pieces gain is lost in merging them.
 constexpr int32_t kMinPieceKeys = 512;
-// A tile costs what so many keys more would: its queries are read and its result is written.
+// What a tile costs beside its keys, in keys: its queries are read and its result is written.
 constexpr int32_t kTileKeys = 128;
-// And merging partial results once takes as long as so many keys.
+// What merging the partial results of a step costs, in keys.
 constexpr int32_t kMergeKeys = 512;
 constexpr int32_t kMaxPieces = 32;
 
@@ -46,8 +46,7 @@ int32_t KeyTiles(const PrefillTile& tile, const PrefillTiling& tiling) {
   return RoundUpDiv(tile.key_end - tile.key_begin, tiling.tile_keys);
 }
 
-// What the whole tiles of all heads come to, and how long their work takes in pieces of at most
-// `piece` key tiles.
+// The number of whole tiles of all heads, and of the key tiles that they read together and at most.
 struct Work {
   int64_t num_tiles = 0;
   int64_t key_tiles = 0;
@@ -73,8 +72,8 @@ int64_t PiecesOf(const AttentionArgs& args, const PrefillTiling& tiling, int32_t
   return pieces;
 }
 
-// The most key tiles that a piece has, such that the last block ends early. Equal pieces run in
-// waves, unequal ones end at worst one piece after the mean.
+// The length of pieces, in key tiles, with which the step ends earliest. Equal pieces run in waves,
+// unequal ones end at worst one piece after the mean.
 int32_t LongestPiece(const AttentionArgs& args, const PrefillTiling& tiling) {
   const Work work = WorkOf(args, tiling);
   const int64_t slots = tiling.concurrent_tiles;
@@ -100,7 +99,8 @@ int32_t LongestPiece(const AttentionArgs& args, const PrefillTiling& tiling) {
   return best;
 }
 
-// Appends the pieces of `whole`, equal but for one key tile; returns the partial results so far.
+// Appends the pieces of `whole`, whose lengths differ by at most one key tile. Returns the number
+// of partial results including theirs, from `num_partials` before.
 int32_t AppendPieces(const PrefillTile& whole, int32_t piece, const PrefillTiling& tiling,
                      int32_t num_partials, std::vector<PrefillTile>& tiles) {
   const int32_t key_tiles = KeyTiles(whole, tiling);
@@ -141,7 +141,8 @@ int32_t PlanPrefillTiles(const AttentionArgs& args, const PrefillTiling& tiling,
       num_partials = AppendPieces(tile, piece, tiling, num_partials, tiles);
     }
   });
-  // Among equals the pieces that read the same K and V run side by side.
+  // Among tiles of equal cost, those that read the same K and V follow one another, to run
+  // together.
   const auto order = [](const PrefillTile& t) {
     return std::tuple(t.key_begin - t.key_end, t.seq, t.kv_head, t.key_begin, t.row_begin);
   };

@@ -19,11 +19,11 @@ struct PrefillTile {
   int32_t key_begin;  // positions [key_begin, key_end), key_begin a multiple of tile_keys
   int32_t key_end;
   int32_t partial;       // index of its partial result; -1: the tile is whole and writes the output
-  int32_t num_partials;  // on the first piece of a split tile: their number, of consecutive index;
-                         // 0 on all others
+  int32_t num_partials;  // on the first piece of a split tile: its number of partial results, whose
+                         // indices are consecutive; 0 on all other tiles
 };
 
-// What the planner has to know of the kernel and of the device.
+// What the planner knows of the kernel that will run and of the device.
 struct PrefillTiling {
   int32_t tile_rows = 0;
   int32_t tile_keys = 0;

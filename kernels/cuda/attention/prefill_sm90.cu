@@ -22,21 +22,21 @@ constexpr int kGroupRows = 64;
 constexpr int kRows = kGroupRows * kComputeGroups;
 constexpr int kKeys = 128;
 constexpr int kSlots = 2;
-constexpr int kCopyWarps = 2;  // for K, and as many for V
-constexpr int kSlabKeys = 16;  // these lie in one block of the pool
+constexpr int kCopyWarps = 2;  // warps that copy K, and as many that copy V
+constexpr int kSlabKeys = 16;  // keys of a slab, which lie in one block of the pool
 constexpr int kPanelDim = 64;  // columns that a swizzle of 128 bytes spans
 constexpr int kPanelRowBytes = 128;
-constexpr int kPanelBytes = kKeys * kPanelRowBytes;  // of K or V; kRows is the same number
+constexpr int kPanelBytes = kKeys * kPanelRowBytes;  // a panel of Q, K or V
 constexpr int kSwizzle128 = 1;
 constexpr int kGroupOfRowsBytes = 8 * kPanelRowBytes;
 static_assert(kRows == kKeys, "tiles of Q, K and V have one layout");
 
-// Registers of a thread: what the copying group gives up, the computing ones get.
+// Registers per thread: the copying warpgroup gives some up, which the computing warpgroups get.
 constexpr int kCopyRegisters = 56;
 constexpr int kComputeRegisters = 224;
 
-// Named barriers.
-constexpr int kTurnBarrier = 1;   // + compute group: its turn to start products
+// Ids of the named barriers, to which the number of the computing warpgroup is added.
+constexpr int kTurnBarrier = 1;   // + compute group: its turn to multiply
 constexpr int kQueryBarrier = 3;  // + compute group: its rows of Q are in place
 
 template <int D>
@@ -45,7 +45,7 @@ struct HopperShared {
   static constexpr int kBytes = kTileBytes * (1 + 2 * kSlots);  // Q, then the rings of K and of V
 };
 
-// One of the two rings: 0 of K, 1 of V.
+// The barriers of a ring's slots; ring 0 is that of K, ring 1 that of V.
 struct Ring {
   uint64_t full[kSlots];
   uint64_t empty[kSlots];
@@ -53,23 +53,23 @@ struct Ring {
 
 struct Control {
   Ring rings[2];
-  TileView views[2 * kCopyWarps];      // of each copying warp, which has no registers for it
-  SpoiledKeys<kKeys> spoiled[kSlots];  // by the slot of V
+  TileView views[2 * kCopyWarps];      // of each copying warp, which lacks registers for it
+  SpoiledKeys<kKeys> spoiled[kSlots];  // indexed by the slot of V's ring
 };
 
-// Parity of the phase that ends with the n-th use of its slot.
+// The parity of the phase of a slot's `full` barrier that ends once tile n of the ring is copied.
 __device__ __forceinline__ uint32_t FullParity(int n) {
   return static_cast<uint32_t>(n / kSlots % 2);
 }
 
-// Byte of a chunk of 8 elements in a tile of Q, K or V: panels of 64 columns, swizzled as wgmma
-// reads them.
+// The byte offset of a chunk of 8 elements in a tile of Q, K or V, which consists of panels of 64
+// columns, swizzled as wgmma reads them.
 __device__ __forceinline__ int PanelByte(int row, int chunk) {
   return chunk / 8 * kPanelBytes + row * kPanelRowBytes + ((chunk & 7) ^ (row & 7)) * kChunkBytes;
 }
 
-// The tiles of a block: in rising order of cost every other time, which with tiles sorted by cost
-// gives all blocks nearly the same.
+// The index in the work list of the tile that this block takes in a round. Every other round goes
+// through the blocks backwards, which with tiles sorted by cost gives all blocks nearly the same.
 __device__ __forceinline__ int WorkItem(int round) {
   const auto blocks = static_cast<int>(gridDim.x);
   const auto block = static_cast<int>(blockIdx.x);
@@ -116,8 +116,8 @@ class Copier {
   static constexpr int kWarpKeys = kKeys / kCopyWarps;
   static constexpr int kSlabs = kWarpKeys / kSlabKeys;
   static constexpr int kRowChunks = D / 8;
-  static constexpr int kPassKeys = kWarpLanes / kRowChunks;  // that a warp copies at a time
-  static constexpr int kPasses = kSlabKeys / kPassKeys;      // of a warp over a slab
+  static constexpr int kPassKeys = kWarpLanes / kRowChunks;  // keys that a warp copies at a time
+  static constexpr int kPasses = kSlabKeys / kPassKeys;      // of a warp over the keys of a slab
   static_assert(kPassKeys * kRowChunks == kWarpLanes && 8 % kPassKeys == 0,
                 "whole keys, within a group of rows that is swizzled");
 
@@ -129,7 +129,7 @@ class Copier {
     return view;
   }
 
-  // In lane s the block of the pool with this warp's slab s of a key tile.
+  // Returns, in lane s, the block of the pool that holds this warp's slab s of key tile i.
   __device__ __forceinline__ int32_t SlabBlocks(const TileView& view, int i) const {
     const int key = view.tile.key_begin + i * kKeys + first_key_;
     return view.BlockOf(p_, key + lane_ % kSlabs * kSlabKeys);
@@ -138,7 +138,7 @@ class Copier {
   __device__ __forceinline__ void CopyTile(const TileView& view, int i, int32_t blocks) {
     const int slot = used_ % kSlots;
     Ring& ring = control_.rings[ring_];
-    ptx::MbarrierWait(&ring.empty[slot], FullParity(used_) ^ 1);  // of the use before
+    ptx::MbarrierWait(&ring.empty[slot], FullParity(used_) ^ 1);  // until the slot is free
     unsigned char* tile = slots_ + slot * HopperShared<D>::kTileBytes;
     const int key = view.tile.key_begin + i * kKeys + first_key_;
     const int kv_head = view.tile.kv_head;
@@ -155,20 +155,22 @@ class Copier {
     ptx::CpAsyncCommit();
     ptx::CpAsyncWait<0>();
     if (ring_ == 1 && !AllSee(view, i)) CleanseTile(tile, slot);
-    // The products read by another path than these threads have written.
+    // wgmma reads shared memory through the asynchronous proxy, these threads have written without
+    // it.
     ptx::FenceProxyAsync();
     ptx::MbarrierArrive(&ring.full[slot]);
     ++used_;
   }
 
-  // Where this lane's chunk of a pass lies in a tile. Keys further on by a pass are swizzled
-  // otherwise, by a slab alike.
+  // The byte offset in a tile of the chunk that this lane copies in a pass over a slab. The swizzle
+  // changes from pass to pass, but not from slab to slab.
   __device__ __forceinline__ int ChunkByte(int slab, int pass) const {
     const int swizzle = pass * kPassKeys % 8 * kChunkBytes;
     return (first_byte_ ^ swizzle) + (slab * kSlabKeys + pass * kPassKeys) * kPanelRowBytes;
   }
 
-  // Each lane looks at what it has copied.
+  // Replaces what is not finite in a tile of V by 0 and notes its keys; each lane looks at the
+  // chunks that it has copied.
   __device__ __forceinline__ void CleanseTile(unsigned char* tile, int slot) {
 #pragma unroll 1
     for (int slab = 0; slab < kSlabs; ++slab) {
@@ -185,9 +187,9 @@ class Copier {
   const PrefillParams& p_;
   Control& control_;
   const int ring_;
-  const int first_key_;  // of this warp in each tile
+  const int first_key_;  // the first key of this warp in each tile
   const int lane_;
-  const int first_byte_;  // that this lane copies in a tile
+  const int first_byte_;  // offset in a tile of the first chunk that this lane copies
   unsigned char* const slots_;
   int used_ = 0;  // tiles copied so far, of all work items
 };
@@ -218,13 +220,14 @@ class Computer {
         Skip(view);
       }
     }
-    // Whoever arrives is waited for, to leave the barrier as it was.
+    // Group 1 has arrived at group 0's turn barrier once more than group 0 has waited there: this
+    // wait leaves the barrier as it was found.
     if (group_ == 0) ptx::NamedBarrierSync(kTurnBarrier, kComputeGroups * kGroupThreads);
   }
 
  private:
   static constexpr int kTileBytes = HopperShared<D>::kTileBytes;
-  static constexpr int kScores = kKeys / 2;  // of a thread: two rows of a quarter of the keys
+  static constexpr int kScores = kKeys / 2;  // per thread: two rows of a quarter of the keys
   static constexpr int kSums = D / 2;
 
   __device__ __forceinline__ uint64_t* Full(int ring, int n) {
@@ -233,12 +236,13 @@ class Computer {
   __device__ __forceinline__ void AwaitTile(int ring, int n) {
     ptx::MbarrierWait(Full(ring, n), FullParity(n));
   }
-  // Releases the slot of a tile whose products this warp has seen end.
+  // Releases the slot of tile n of a ring, once this warp has seen the products with it end.
   __device__ __forceinline__ void Release(int ring, int n) {
     if (lane_ == 0) ptx::MbarrierArrive(&control_.rings[ring].empty[n % kSlots]);
   }
 
-  // A work item of which this group has no row.
+  // Goes through the key tiles of a work item in which this group has no row, to release their
+  // slots.
   __device__ __forceinline__ void Skip(const TileView& view) {
     for (int i = 0, count = NumKeyTiles(view); i < count; ++i, ++used_) {
       for (int ring = 0; ring < 2; ++ring) {
@@ -274,11 +278,12 @@ class Computer {
       ptx::WgmmaFenceOperands(scores);
       Release(0, used_ + 1);
       Softmax(view, i, scores, rows, rescale);
-      // Past the first tiles maxima seldom rise.
+      // Sums are rescaled only when a maximum has risen, which is rare past the first tiles.
       const bool raised = __any_sync(kAllLanes, rescale[0] != 1 || rescale[1] != 1);
       ptx::WgmmaFenceOperands(scores);
-      // Here, not above: over this loop the compiler does not move the wait that follows, which it
-      // would else put before the softmax that is to run beside the products.
+      // This wait for the next K stands here because the compiler moves no WgmmaWait across its
+      // loop. It would else put the wait below before the softmax, which is to run beside the
+      // products.
       if (i + 1 < count) AwaitTile(0, used_ + 2);
       ptx::WgmmaWait<0>();
       ptx::WgmmaFenceOperands(sums);
@@ -298,7 +303,7 @@ class Computer {
     Store(view, rows, sums);
   }
 
-  // The groups start their products one after the other.
+  // TakeTurn and PassTurn make the two groups start their products one after the other.
   __device__ __forceinline__ void TakeTurn() {
     ptx::NamedBarrierSync(kTurnBarrier + group_, kComputeGroups * kGroupThreads);
   }
@@ -308,13 +313,13 @@ class Computer {
 
   __device__ __forceinline__ void LoadQueryRows(const TileView& view) {
     constexpr int kRowChunks = D / 8;
-    // Products are waited for warp by warp, and these rows may be those that another one still
-    // multiplies for the tile before.
+    // Each warp waits for its own products alone: another warp of the group may still multiply the
+    // rows of Q that are overwritten here, for the tile before.
     ptx::NamedBarrierSync(kQueryBarrier + group_, kGroupThreads);
 #pragma unroll 4
     for (int i = thread_; i < kGroupRows * kRowChunks; i += kGroupThreads) {
       const int row = group_ * kGroupRows + i / kRowChunks;
-      // Rows that the tile does not have are as the last one, and not stored.
+      // Rows past the end of the tile repeat its last row; their results are not stored.
       const int packed = min(view.tile.row_begin + row, view.tile.row_end - 1);
       CopyQueries<Type>(p_, view.RowIndex(p_, packed, D, p_.q_stride) + i % kRowChunks * 8,
                         shared_ + PanelByte(row, i % kRowChunks));
@@ -332,7 +337,7 @@ class Computer {
     return shared_ + kTileBytes * (1 + ring * kSlots + n % kSlots);
   }
 
-  // Starts scores = Q * K^T.
+  // Starts the products scores = Q * K^T with tile n of K.
   __device__ __forceinline__ void MultiplyKeys(int n, float (&scores)[kScores]) {
     const uint64_t queries = Descriptor(shared_ + group_ * kGroupRows * kPanelRowBytes);
     const uint64_t keys = Descriptor(Slot(0, n));
@@ -346,7 +351,7 @@ class Computer {
     ptx::WgmmaCommit();
   }
 
-  // Starts sums += weights * V.
+  // Starts the products sums += weights * V with tile n of V.
   __device__ __forceinline__ void MultiplyValues(int n, const uint32_t (&weights)[kKeys / 16][4],
                                                  float (&sums)[kSums]) {
     const uint64_t values = Descriptor(Slot(1, n));
@@ -360,13 +365,15 @@ class Computer {
     ptx::WgmmaCommit();
   }
 
-  // This thread has the rows lane / 4 and lane / 4 + 8 of the 16 of its warp.
+  // The packed row of this thread: of the 16 rows of its warp it has rows lane / 4 (upper is 0) and
+  // lane / 4 + 8 (upper is 1).
   __device__ __forceinline__ int PackedRow(const TileView& view, int upper) const {
     return view.tile.row_begin + group_ * kGroupRows + thread_ / kWarpLanes * 16 + upper * 8 +
            lane_ / 4;
   }
 
-  // Scores of key tile i to weights.
+  // Turns the scores of key tile i into softmax weights, and sets what earlier sums are rescaled
+  // by.
   __device__ __forceinline__ void Softmax(const TileView& view, int i, float (&s)[kScores],
                                           SoftmaxRow (&rows)[2], float (&rescale)[2]) {
     if (p_.rule.cap != 0) {
@@ -392,7 +399,7 @@ class Computer {
 
   __device__ __forceinline__ void Mask(const TileView& view, int i, float (&s)[kScores]) {
     const int n = used_ + (i > 0 ? 1 : 0);
-    AwaitTile(1, n);  // for what the copying threads found in V
+    AwaitTile(1, n);  // whose copying threads have noted the spoiled keys
     const int tile_key = view.tile.key_begin + i * kKeys + lane_ % 4 * 2;
 #pragma unroll
     for (int upper = 0; upper < 2; ++upper) {
@@ -439,7 +446,7 @@ class Computer {
   Control& control_;
   unsigned char* const shared_;
   const int group_;
-  const int thread_;  // of the group
+  const int thread_;  // index in the group
   const int lane_;
   int used_ = 0;  // tiles of K or V before the one in use, of all work items
 };

@@ -22,7 +22,7 @@ struct PrefillParams {
   float* partials;
   const void* q;
   void* out;
-  float* lse;  // or null
+  float* lse;  // null: not wanted
   PagedKv kv;
   LogitRule rule;
   float score_scale;  // from a score, after a cap where there is one, to a logit in powers of two
@@ -62,7 +62,7 @@ inline PrefillParams MakePrefillParams(const AttentionArgs& args, const PrefillW
           .act = args.q.dtype};
 }
 
-// A tile as a block works on it; kept in shared memory, since registers are scarce.
+// A tile as a thread block works on it; kept in shared memory, since registers are scarce.
 struct TileView {
   PrefillTile tile;
   int32_t first_token;     // row of q that has packed row 0
@@ -70,7 +70,7 @@ struct TileView {
   int32_t first_seen;      // the lowest position that any row of the tile sees
   int32_t all_see_begin;   // all rows see the keys [all_see_begin, all_see_end)
   int32_t all_see_end;
-  const int32_t* table;  // of the sequence
+  const int32_t* table;  // block table of the sequence
 
   // The last token that a packed row sees.
   __device__ __forceinline__ int32_t LastSeen(const PrefillParams& p, int packed) const {
@@ -121,8 +121,8 @@ __device__ __forceinline__ uint4 LoadQueries(const PrefillParams& p, int64_t ind
                     Pack<Type>(x[6], x[7]));
 }
 
-// The same into shared memory. Where nothing is to be rounded it is one of the lane's asynchronous
-// copies, of the group that it closes next.
+// Copies eight elements of q from `index` on to shared memory. Where nothing is to be rounded it is
+// one of the lane's asynchronous copies, in the group that it closes next.
 template <class Type>
 __device__ __forceinline__ void CopyQueries(const PrefillParams& p, int64_t index,
                                             unsigned char* to) {
@@ -134,7 +134,7 @@ __device__ __forceinline__ void CopyQueries(const PrefillParams& p, int64_t inde
   }
 }
 
-// Sixteen fp8 to two chunks of f16.
+// Widens sixteen fp8 to two 16-byte chunks of f16.
 __device__ __forceinline__ void WidenF8(uint4 packed, uint4 (&wide)[2]) {
   const auto low = [](uint32_t quad) { return ptx::E4m3x2ToF16x2(static_cast<uint16_t>(quad)); };
   const auto high = [](uint32_t quad) {
@@ -144,7 +144,7 @@ __device__ __forceinline__ void WidenF8(uint4 packed, uint4 (&wide)[2]) {
   wide[1] = make_uint4(low(packed.z), high(packed.z), low(packed.w), high(packed.w));
 }
 
-// Two neighbouring elements of a row of activations.
+// Stores x and y as two neighbouring elements of a row of activations.
 __device__ __forceinline__ void StorePair(void* to, int64_t index, DType dtype, float x, float y) {
   if (dtype == DType::kF32) {
     *reinterpret_cast<float2*>(static_cast<float*>(to) + index) = make_float2(x, y);
@@ -154,19 +154,20 @@ __device__ __forceinline__ void StorePair(void* to, int64_t index, DType dtype, 
   }
 }
 
-// What a row's sums are to be multiplied by: of no weights they are 0, of NaN they are NaN.
+// What a row's weighted sums of V are multiplied by to become its output: 0 for a row that has seen
+// no key, NaN where the weights' sum is NaN.
 __device__ __forceinline__ float RowFactor(const PrefillParams& p, float sum) {
   return sum == 0 ? 0.0f : p.v_scale * ptx::Rcp(sum);
 }
 
-// The softmax of a row so far, in scores: logits before their scale.
+// The softmax of a row so far, kept in scores, which are logits before their scale.
 struct SoftmaxRow {
   float max = -kInfinity;  // of the scores
   float sum = 0;           // of the weights of this lane's own columns
 
-  // Takes the maximum of more scores, whose weights are then Exp2((score - base) * scale): with the
-  // difference taken first, the largest weighs exactly 1, and tiles that change no maximum change
-  // no bit. Returns what all that was accumulated before is to be multiplied by.
+  // Takes in the maximum of more scores, whose weights are then Exp2((score - base) * scale): with
+  // the difference taken first, the largest weighs exactly 1, and tiles that change no maximum
+  // change no bit. Returns what everything accumulated before is to be multiplied by.
   __device__ __forceinline__ float Raise(float more, float scale, float& base) {
     const float before = max;
     max = fmaxf(before, more);
@@ -177,7 +178,7 @@ struct SoftmaxRow {
   }
 };
 
-// 16-bit pairs whose bits are all ones under this mask are infinite or NaN.
+// Whether any of eight 16-bit floats is infinite or NaN: their exponents are all ones.
 template <class Type>
 __device__ __forceinline__ bool AnyNotFinite(uint4 v) {
   constexpr uint32_t kExponent = std::is_same_v<Type, ptx::Bf16> ? 0x7f80u : 0x7c00u;
@@ -191,16 +192,16 @@ __device__ __forceinline__ bool AnyNotFinite(uint4 v) {
   return found;
 }
 
-// V may hold what is not finite where some rows of a tile do not look, and 0 * NaN is NaN. So in
-// tiles that not all rows see whole, such values are replaced by 0, and what a row that does see
-// one should show is put into its score.
+// V may hold infinities or NaN at keys that some rows of a tile do not see, and 0 * NaN is NaN. So
+// in tiles that not every row sees whole, such values are replaced by 0 and their keys noted here;
+// a row that does see such a key gets NaN as its score.
 template <int kKeys>
 struct SpoiledKeys {
-  int32_t last_tile;       // the last tile in which there was one
-  int32_t tile_of[kKeys];  // the last tile in which this key was one
+  int32_t last_tile;       // the last tile with a spoiled key
+  int32_t tile_of[kKeys];  // the last tile in which this key was spoiled
 };
 
-// Overwrites a chunk of V with 0 if it holds what is not finite; true if it did.
+// Overwrites a chunk of V with 0 if it holds an infinity or NaN; returns whether it did.
 template <class Type>
 __device__ __forceinline__ bool Cleanse(unsigned char* chunk) {
   if (!AnyNotFinite<Type>(*reinterpret_cast<const uint4*>(chunk))) return false;
@@ -208,8 +209,8 @@ __device__ __forceinline__ bool Cleanse(unsigned char* chunk) {
   return true;
 }
 
-// A partial result: [tile_rows][head_dim] sums of weighted V, the maxima of the tile's rows in
-// powers of two, and their sums of weights.
+// The size of a partial result: [tile_rows][head_dim] sums of weighted V, the maxima of the tile's
+// rows in powers of two, and their sums of weights.
 __host__ __device__ constexpr size_t PartialFloats(int tile_rows, int head_dim) {
   return static_cast<size_t>(tile_rows) * (head_dim + 2);
 }
@@ -235,7 +236,7 @@ __device__ __forceinline__ void StoreRow(const PrefillParams& p, const TileView&
   }
   const int64_t begin = view.RowIndex(p, packed, D, p.out_stride) + quad_lane * 2;
   const float factor = RowFactor(p, row.sum);
-  // One branch by type, not one for each pair.
+  // The branch by type is outside the loop over the pairs.
   const auto store_as = [&](auto act) {
 #pragma unroll
     for (int d = 0; d < D / 8; ++d) {
@@ -255,7 +256,7 @@ __device__ __forceinline__ void StoreRow(const PrefillParams& p, const TileView&
   }
 }
 
-// ---- between the files
+// ---- functions that other files of prefill define
 
 // Whether q and the pool are such that tensor cores can multiply them (prefill.cu).
 bool FitsTensorCores(const LaunchTarget& on, const AttentionArgs& args);
@@ -264,7 +265,7 @@ bool FitsTensorCores(const LaunchTarget& on, const AttentionArgs& args);
 cudaError_t CombinePrefill(const LaunchTarget& on, const AttentionArgs& args,
                            const PrefillWork& work, int tile_rows);
 
-// The portable kernel by the pool's type (prefill_bf16.cu, ...).
+// The portable kernel for each type of the pool (prefill_bf16.cu, ...).
 cudaError_t PrefillBf16(const LaunchTarget& on, const AttentionArgs& args, const PrefillWork& work);
 cudaError_t PrefillF16(const LaunchTarget& on, const AttentionArgs& args, const PrefillWork& work);
 cudaError_t PrefillF8(const LaunchTarget& on, const AttentionArgs& args, const PrefillWork& work);

@@ -5,13 +5,13 @@
 namespace tandem::cuda {
 namespace {
 
-constexpr int kThreads = 128;  // and the keys that are looked at in one go
+constexpr int kThreads = 128;  // also the keys that a block looks at in one go
 constexpr int kMaxHeadDim = 256;
 
 struct ReferenceParams {
   PagedKv kv;
   DType kv_type = DType::kBF16;
-  double scale = 0;  // from q * k as stored to a logit
+  double scale = 0;  // from the product of q and k as stored to a logit
   double softcap = 0;
   double value_scale = 1;
   int32_t window = 0;
@@ -91,7 +91,7 @@ __device__ __forceinline__ const unsigned char* KeyRow(const ReferenceParams& pa
   return params.kv.Keys(block, row.head / params.group, key);
 }
 
-// `q` in shared memory. Lane.
+// The logit of a key for a row of q, which lies in shared memory. Lane.
 __device__ __forceinline__ double Logit(const ReferenceParams& params, const ReferenceRow& row,
                                         const float* q, int32_t key) {
   const unsigned char* keys = KeyRow(params, row, key);
@@ -104,7 +104,7 @@ __device__ __forceinline__ double Logit(const ReferenceParams& params, const Ref
   return params.softcap * (1 - 2 / (1 + exp(2 * logit / params.softcap)));  // tanh
 }
 
-// The row of q into shared memory. Block.
+// Copies the row of q to shared memory. Block.
 __device__ __forceinline__ void LoadQuery(const ReferenceParams& params, const ReferenceRow& row,
                                           float* q) {
   const int64_t first = row.token * params.q_stride + int64_t{row.head} * params.head_dim;
@@ -115,7 +115,7 @@ __device__ __forceinline__ void LoadQuery(const ReferenceParams& params, const R
   __syncthreads();
 }
 
-// The softmax of the keys that were looked at so far, the same in all threads.
+// The softmax over the keys that were looked at so far, the same in all threads.
 struct ReferenceSoftmax {
   double max;
   double sum;
@@ -127,7 +127,7 @@ struct ReferenceSoftmax {
     const int32_t key = first + static_cast<int32_t>(threadIdx.x);
     const double nothing = -static_cast<double>(kInfinity);
     const double logit = key < row.end ? Logit(params, row, q, key) : nothing;
-    __syncthreads();  // the weights before have been read
+    __syncthreads();  // until all have read the previous weights
     weights[threadIdx.x] = logit;
     __syncthreads();
     const double old_max = max;
@@ -142,7 +142,7 @@ struct ReferenceSoftmax {
   }
 };
 
-// Thread block (query head, token).
+// Attention of one query row per thread block: grid (query head, token).
 __global__ void __launch_bounds__(kThreads, 8) AttentionReferenceKernel(ReferenceParams params) {
   __shared__ float q[kMaxHeadDim];
   __shared__ double weights[kThreads];
@@ -177,8 +177,9 @@ __global__ void __launch_bounds__(kThreads, 8) AttentionReferenceKernel(Referenc
       softmax.sum > 0 ? static_cast<float>(softmax.max + log(softmax.sum)) : -kInfinity;
 }
 
-// Thread block (KV head, sequence) of a decode step: the query heads of the group one after the
-// other, each first for its sum, then for the weights of each block, which one thread adds up.
+// block_mass of a decode step, with a thread block per (KV head, sequence): it goes through the
+// query heads of the group, for each first computing its sum, then the weights of each block of the
+// pool, which one thread adds up.
 __global__ void __launch_bounds__(kThreads, 8) BlockMassReferenceKernel(ReferenceParams params) {
   __shared__ float q[kMaxHeadDim];
   __shared__ double weights[kThreads];

@@ -7,11 +7,12 @@
 #include "kernels/cuda/memory/kv_store.cuh"
 #include "kernels/cuda/numeric.cuh"
 
-// A group of lanes has a head, each lane 8 pairs (i, i + D/2) of it; of D = 128 that is 8 lanes,
-// and the 32 + 8 + 8 heads of q, k and v are the 384 threads of two blocks, which take one token
-// after the other. Bounded by memory: q, k and v are read once and written once. On sm_90 that
-// leaves some 450 instructions per thread and token, of which it takes 270: what does not depend on
-// the token is done once, and a token's position is asked for while the one before is at work.
+// Rotary embedding, with a norm before and storing to the pool after it where wanted. A group of
+// lanes handles one head, each lane 8 pairs (i, i + D/2) of it. With D = 128 that is 8 lanes, and
+// the 32 + 8 + 8 heads of q, k and v are the 384 threads of two blocks, which take one token after
+// the other. Bounded by memory: q, k and v are read once and written once. On sm_90 that leaves
+// some 450 instructions per thread and token, of which it takes 270: what does not depend on the
+// token is done once, and a token's position is loaded while the previous token is at work.
 
 namespace tandem::cuda {
 namespace {
@@ -40,17 +41,17 @@ struct RopeParams {
   int32_t num_stored;  // heads of v: num_kv_heads or 0
   int32_t head_dim;
   float inverse_dim;    // 1 / head_dim
-  int32_t lanes;        // of one head: a power of two up to kMaxLanes
-  int32_t lanes_shift;  // log2 of it
+  int32_t lanes;        // lanes per head: a power of two up to kMaxLanes
+  int32_t lanes_shift;  // log2(lanes)
   int32_t num_tokens;
 };
 
-// What the lanes of a group have of every token: heads of q, of k, then of v.
+// The head that a group of lanes handles of every token: heads of q come first, then k, then v.
 template <class T>
 struct Head {
-  Rows<T> rows;       // whose data is this head of token 0
+  Rows<T> rows;       // data points to this head of token 0
   const float* norm;  // or null
-  int kv_head;        // negative: of q
+  int kv_head;        // negative: a head of q
   bool rotated;
 };
 
@@ -67,7 +68,8 @@ __device__ __forceinline__ Head<T> HeadOf(const RopeParams<T>& p, int index) {
   return {{p.v.data + int64_t{v_head} * p.head_dim, p.v.stride}, nullptr, v_head, false};
 }
 
-// Pairs (i, i + half) of a head, of its angles or of its norm; zeros for what is beyond its halves.
+// A lane's pairs (i, i + half) of a head; also their cosines and sines, or their weights of the
+// norm. Zeros where i is beyond the half.
 struct Pairs {
   float x[kChunk];
   float y[kChunk];
@@ -85,7 +87,8 @@ __device__ __forceinline__ void StorePairs(const Pairs& pairs, int at, int half,
   StoreChunk<kAccess>(pairs.y, head + half, at, half);
 }
 
-// 1 / rms of the head. All lanes of the warp together, also those that are not `present`.
+// 1 / rms of the head, for its norm. Called by all lanes of the warp together, also those that are
+// not `present`.
 template <class T>
 __device__ __forceinline__ float NormScale(const RopeParams<T>& p, const Pairs& pairs,
                                            bool present) {
@@ -109,7 +112,7 @@ __device__ __forceinline__ void ApplyNorm(const Pairs& weights, float scale, Pai
   }
 }
 
-// By the angles whose cosines are x, whose sines are y.
+// Rotates pairs by the angles whose cosines are angles.x and whose sines are angles.y.
 __device__ __forceinline__ void Rotate(const Pairs& angles, Pairs& pairs) {
 #pragma unroll
   for (int i = 0; i < kChunk; ++i) {
@@ -120,7 +123,7 @@ __device__ __forceinline__ void Rotate(const Pairs& angles, Pairs& pairs) {
   }
 }
 
-// As they read back after they were stored.
+// Rounds the pairs as if they were stored in T and read back; f32 stays as it is.
 __device__ __forceinline__ void RoundAll(Pairs&, float) {}
 template <class Half>
 __device__ __forceinline__ void RoundAll(Pairs& pairs, Half type) {
@@ -132,7 +135,7 @@ __device__ __forceinline__ void RoundAll(Pairs& pairs, Half type) {
   }
 }
 
-// `place` of the first of a pair.
+// Stores the pairs in the pool: their first elements at `place`, the second ones `half` further on.
 template <Access kAccess>
 __device__ __forceinline__ void StorePairsToSlot(const Pairs& pairs, int half, const KvTarget& to,
                                                  KvPlace place) {
@@ -154,7 +157,7 @@ __global__ void __launch_bounds__(kMaxThreads,
   const int at = (thread & (p.lanes - 1)) * kChunk;
   const int index = thread >> p.lanes_shift;
   const bool present = index < num_all && at < half;
-  // Lanes that have nothing read what others do.
+  // Lanes that have no part of a head read what others read.
   const int place = present ? at : 0;
   const Head<T> head = HeadOf(p, min(index, num_all - 1));
   ptx::GridDependencyWait();
@@ -214,7 +217,8 @@ RopeParams<T> ParamsOf(const RopeArgs& args, const TensorView& v) {
           .num_tokens = static_cast<int32_t>(args.q.rows())};
 }
 
-// Blocks (x, y): x takes tokens in turn, y is a part of the heads.
+// The launch: thread blocks (x, y), where those along x take tokens in turn and y is a part of the
+// heads.
 template <class T>
 LaunchShape ShapeOf(const LaunchTarget& on, const RopeParams<T>& p) {
   const int threads = (p.num_heads + p.num_kv_heads + p.num_stored) * p.lanes;
@@ -226,7 +230,7 @@ LaunchShape ShapeOf(const LaunchTarget& on, const RopeParams<T>& p) {
           .after_previous = true};
 }
 
-// kVectors if both halves of a head are whole chunks as well.
+// kVectors if all rows are aligned to 16 bytes and both halves of a head are whole chunks of 8.
 Access RopeAccess(const RopeArgs& args) {
   if (args.q.shape[2] % (2 * kChunk) != 0) return Access::kElements;
   return AccessOf({args.q, args.k, args.cos, args.sin, args.q_norm, args.k_norm});

@@ -15,7 +15,7 @@ inline constexpr float kLn2 = 0.69314718055994531f;
 inline constexpr float kInfinity = __builtin_huge_valf();
 inline constexpr int kWarpLanes = 32;
 inline constexpr uint32_t kAllLanes = 0xffffffffu;
-inline constexpr int kChunkBytes = 16;  // of cp.async and of a row of ldmatrix
+inline constexpr int kChunkBytes = 16;  // what cp.async copies, and one row of ldmatrix
 
 // ---- shared memory
 
@@ -35,12 +35,13 @@ __device__ __forceinline__ int SwizzledChunk(int row, int chunk) {
   return row * kChunks + swizzled;
 }
 
-// Where in a row of such a tile a lane finds its chunk of each pair (c, c + 1), c even, when it
-// reads the same one of all pairs: SwizzledChunk in bytes, at one or two instructions per pair.
+// Where in a row of a tile swizzled by SwizzledChunk a lane finds its chunk of each pair (c, c +
+// 1), c even, when it reads the same one of all pairs: in bytes, at one or two instructions per
+// pair.
 template <int kChunks>
 class SwizzledPairs {
  public:
-  // `odd` 0: the first of each pair; 1: the second.
+  // `odd` 0: the lane reads the first chunk of each pair; 1: the second.
   __device__ __forceinline__ SwizzledPairs(int row, int odd) {
     if constexpr (kChunks == 12) {
       row_ = row * kChunks * kChunkBytes;
@@ -106,7 +107,7 @@ inline PagedKv MakePagedKv(const KvPoolView& pool, int32_t layer) {
 // softcap) with tanh(x) = 1 - 2 / (1 + e^2x), which is exact to a few units; the tanh instruction
 // would be wrong by a percent of a weight at usual caps.
 struct LogitRule {
-  float scale = 0;     // without a cap: times log2(e)
+  float scale = 0;     // without a cap: log2(e) times the scale
   float cap_rate = 0;  // 2 * log2(e) * scale / softcap
   float cap = 0;       // softcap * log2(e); 0: none
 
@@ -115,7 +116,7 @@ struct LogitRule {
     return cap * (1 - 2 * ptx::Rcp(1 + ptx::Exp2(product * cap_rate)));
   }
 
-  // The same of whole accumulators, in place.
+  // Applies Logit2 to whole accumulators, in place.
   template <int kTiles>
   __device__ __forceinline__ void ToLogits(float (&products)[kTiles][4]) const {
     if (cap == 0) {
@@ -141,7 +142,7 @@ inline LogitRule MakeLogitRule(const AttentionArgs& args) {
 
 // ---- fragments
 
-// `Type` is ptx::Bf16 or ptx::F16: what the tensor cores multiply.
+// Packs two f32 as a pair of Type, ptx::Bf16 or ptx::F16, which is what the tensor cores multiply.
 template <class Type>
 __device__ __forceinline__ uint32_t Pack(float lo, float hi);
 template <>
@@ -167,7 +168,7 @@ __device__ __forceinline__ void Mma<ptx::F16>(float (&d)[4], const uint32_t (&a)
   ptx::MmaF16(d, a, b0, b1);
 }
 
-// Over the four lanes that hold a row of a fragment. Warp.
+// The maximum over the four lanes that hold a row of a fragment; QuadSum is their sum. Warp.
 __device__ __forceinline__ float QuadMax(float x) {
   x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
   return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
@@ -178,7 +179,7 @@ __device__ __forceinline__ float QuadSum(float x) {
   return x + __shfl_xor_sync(kAllLanes, x, 2);
 }
 
-// A maximum that logits can be taken from: that of a row that saw nothing would give NaN.
+// The maximum to subtract from logits: 0 for a row that saw nothing, whose -inf would give NaN.
 __device__ __forceinline__ float FiniteMax(float max) { return max == -kInfinity ? 0.0f : max; }
 
 // The state of the two rows that a lane shares with its quad, rows lane/4 [0] and lane/4 + 8 [1] of
@@ -188,8 +189,8 @@ struct SoftmaxRows {
   float sum[2] = {0, 0};
 
   // Takes kTiles accumulators of 16 rows x 8 keys, as logits in powers of two with -inf for keys
-  // that a row does not see, and turns them into weights. What was accumulated before is to be
-  // multiplied by `rescale`. Warp.
+  // that a row does not see, and turns them into weights. The caller multiplies what was
+  // accumulated before by `rescale`. Warp.
   template <int kTiles>
   __device__ __forceinline__ void Add(float (&logits)[kTiles][4], float (&rescale)[2]) {
 #pragma unroll
@@ -217,7 +218,7 @@ struct SoftmaxRows {
 
 // ---- activations: f32, bf16 or f16 in memory, f32 in registers
 
-// Eight elements from a 16-byte boundary.
+// Loads eight elements that begin on a multiple of 16 bytes.
 __device__ __forceinline__ void LoadEight(const void* from, DType dtype, float (&x)[8]) {
   if (dtype == DType::kF32) {
     const auto* quads = static_cast<const float4*>(from);
@@ -238,7 +239,7 @@ __device__ __forceinline__ void LoadEight(const void* from, DType dtype, float (
   }
 }
 
-// Four elements to a boundary of four elements.
+// Stores four elements, at an address aligned to the size of all four.
 __device__ __forceinline__ void StoreFour(void* to, DType dtype, float4 x) {
   if (dtype == DType::kF32) {
     *static_cast<float4*>(to) = x;

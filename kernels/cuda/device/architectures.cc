@@ -5,8 +5,8 @@
 namespace tandem::cuda {
 namespace {
 
-// From here on a kernel may start before the one before it has ended, and waits for it inside: code
-// for less does not have that wait (ptx::GridDependencyWait).
+// The compute capability from which on a kernel may start before the previous one has ended, and
+// waits for it inside: code compiled for less does not have that wait (ptx::GridDependencyWait).
 constexpr int kFirstWithOverlap = 90;
 
 bool Runs(std::string_view architecture, int compute_capability) {

@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kArchitectures = TANDEM_CUDA_ARCHITECTURES;
 constexpr int kLowestCapability = 80;
 
-// "13.0", of the runtime's 13000.
+// A CUDA version as text: "13.0" for the runtime's number 13000.
 std::string VersionText(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
@@ -30,7 +30,7 @@ absl::StatusOr<int> CountDevices() {
   int runtime = 0;
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
-  int count = 0;  // left as it is without a driver
+  int count = 0;  // cudaGetDeviceCount leaves it 0 without a driver
   const cudaError_t error = cudaGetDeviceCount(&count);
   cudaGetLastError();
   if (driver == 0) {
@@ -38,7 +38,7 @@ absl::StatusOr<int> CountDevices() {
         "this machine has no NVIDIA driver: install one for CUDA {} or later, or use --device cpu",
         VersionText(runtime));
   }
-  // A driver serves the runtimes of its major version, of all minor ones.
+  // A driver serves the CUDA runtimes of its own major version, whatever their minor version.
   if (error == cudaErrorInsufficientDriver || driver / 1000 < runtime / 1000) {
     return FailedPrecondition(
         "the NVIDIA driver is for CUDA {}, but this build needs {}: update the driver, or use "
@@ -88,7 +88,7 @@ std::vector<std::string> Names(int count) {
   return names;
 }
 
-// Opened once, and kept: it takes a good part of a second.
+// The cuBLASLt library, opened once and kept, since opening takes a good part of a second.
 const absl::StatusOr<CublasLtLibrary>& Library() {
   static const auto& library =
       *new absl::StatusOr<CublasLtLibrary>(CublasLtLibrary::Open(CublasLtNames()));

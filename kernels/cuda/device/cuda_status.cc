@@ -5,7 +5,7 @@
 namespace tandem::cuda {
 namespace {
 
-// The context is lost with these: no later call of the process succeeds.
+// Whether the error destroys the CUDA context: no later call of the process succeeds.
 bool DeviceFailed(cudaError_t error) {
   switch (error) {
     case cudaErrorECCUncorrectable:
@@ -21,7 +21,7 @@ bool DeviceFailed(cudaError_t error) {
     case cudaErrorExternalDevice:
     case cudaErrorMpsClientTerminated:
 #if CUDART_VERSION >= 13000
-    case cudaErrorContained:  // of the hardware, without harm to other processes
+    case cudaErrorContained:  // a hardware error that leaves other processes unharmed
 #endif
       return true;
     default:

@@ -8,10 +8,10 @@
 
 namespace tandem::cuda {
 
-// What a call of the CUDA runtime returned, for `what` that was tried ("rope", "copy of 12 bytes"):
-// RESOURCE_EXHAUSTED where memory ran out; FAILED_PRECONDITION where this build or a recording does
-// not allow it; UNAVAILABLE once the device has failed, after which CUDA refuses every further call
-// of the process; INTERNAL otherwise. Clears the runtime's last error.
+// The status for what a call of the CUDA runtime returned; `what` names the attempt ("rope", "copy
+// of 12 bytes"). RESOURCE_EXHAUSTED where memory ran out; FAILED_PRECONDITION where this build or a
+// recording does not allow it; UNAVAILABLE once the device has failed, after which CUDA refuses
+// every further call of the process; INTERNAL otherwise. Clears the runtime's last error.
 absl::Status ToStatus(cudaError_t error, std::string_view what);
 
 }  // namespace tandem::cuda

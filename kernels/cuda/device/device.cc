@@ -25,7 +25,7 @@ class CudaEvent final : public Event {
       : handle_(handle), pool_(std::move(pool)) {}
   ~CudaEvent() override { pool_->GiveBack(handle_); }
 
-  // Also when the device has failed: Synchronize says so.
+  // True also when the device has failed: Synchronize reports the failure.
   bool Done() const override { return cudaEventQuery(handle_) != cudaErrorNotReady; }
   absl::Status Synchronize() override {
     return ToStatus(cudaEventSynchronize(handle_), "wait for an event");

@@ -14,7 +14,8 @@
 
 namespace tandem::cuda {
 
-// Events that are free for reuse: making one takes longer than recording it. Thread-safe.
+// A pool of events that are free for reuse, since making one takes longer than recording it.
+// Thread-safe.
 class EventPool {
  public:
   EventPool() = default;
@@ -34,7 +35,7 @@ class EventPool {
 // A stream that does not wait for the default stream, nor it for this one.
 class CudaStream final : public Stream {
  public:
-  // Takes the handle over.
+  // Takes ownership of `handle`.
   CudaStream(int device_index, cudaStream_t handle, std::shared_ptr<EventPool> events)
       : device_index_(device_index), handle_(handle), events_(std::move(events)) {}
   CudaStream(const CudaStream&) = delete;
@@ -55,14 +56,13 @@ class CudaStream final : public Stream {
 
   cudaStream_t handle() const { return handle_; }
   bool recording() const { return recording_; }
-  // Makes the stream's device the calling thread's, which launches need.
+  // Makes the stream's device the calling thread's current one, which launches need.
   absl::Status Enter() const;
-  // Gives `status` back. When it is an error, a recording that is under way fails with it at its
-  // end.
+  // Returns `status`. When it is an error, a recording that is under way fails with it at its end.
   absl::Status Note(absl::Status status);
 
  private:
-  // Extent i of `count` is what `extent_at(i)` gives.
+  // Queues the copying or hashing of `count` extents, of which extent_at(i) gives the i-th.
   template <class ExtentAt>
   absl::Status QueueExtents(size_t count, const ExtentAt& extent_at, std::span<uint64_t> hashes);
 
@@ -75,8 +75,8 @@ class CudaStream final : public Stream {
 
 class CudaDevice final : public Device {
  public:
-  // `index` exists and is one that this build has kernels for. Launches go to the kernels of at
-  // most `most_compute_capability`; 0: of the device's own.
+  // Opens GPU `index`, which must exist and be one that this build has kernels for. Launches use
+  // the kernels for at most `most_compute_capability`; 0: for the device's own.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(int index,
                                                           int most_compute_capability = 0);
 
@@ -93,7 +93,7 @@ class CudaDevice final : public Device {
   absl::StatusOr<MemoryHandle> Share(std::span<const std::byte> memory) override;
   absl::StatusOr<DeviceBuffer> OpenShared(const MemoryHandle& handle) override;
 
-  // A launch target on this device, without a stream.
+  // What launches on this device need to know of it, without a stream.
   const LaunchTarget& target() const { return target_; }
   Sharing sharing() const { return sharing_; }
 

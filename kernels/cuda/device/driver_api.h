@@ -6,8 +6,9 @@
 
 namespace tandem::cuda {
 
-// The functions of the driver that the runtime has none for: memory that is allocated, mapped and
-// exported in steps of their own. The runtime finds them, so that nothing is linked with libcuda.
+// Functions of the CUDA driver without a counterpart in the runtime: memory that is allocated,
+// mapped and exported in separate steps. The runtime looks them up, so that nothing is linked with
+// libcuda.
 struct DriverApi {
   decltype(&cuGetErrorName) get_error_name = nullptr;
   decltype(&cuGetErrorString) get_error_string = nullptr;
@@ -24,10 +25,11 @@ struct DriverApi {
   decltype(&cuMemUnmap) mem_unmap = nullptr;
 };
 
-// Looked up once, by a process that has a device; null where the driver lacks one. Thread-safe.
+// The driver's functions, looked up once by a process that has a device; null where the driver
+// lacks one of them. Thread-safe.
 const DriverApi* Driver();
 
-// "invalid argument (CUDA_ERROR_INVALID_VALUE)".
+// An error's text and name, as in "invalid argument (CUDA_ERROR_INVALID_VALUE)".
 std::string DriverMessage(const DriverApi& driver, CUresult result);
 
 }  // namespace tandem::cuda

@@ -9,12 +9,12 @@
 namespace tandem::cuda {
 namespace {
 
-// Large enough that the products of its pieces fill a GPU.
+// The scratch for widened pieces of a weight: large enough that their products fill a GPU.
 constexpr int64_t kScratchBytes = int64_t{32} << 20;
-constexpr int64_t kAlignment = 256;  // of what lies in the scratch, for every kernel
+constexpr int64_t kAlignment = 256;  // of each array in the scratch, enough for every kernel
 constexpr int64_t kPieceRows = 128;  // pieces are multiples of this where they can be
 constexpr int32_t kNoRow = -1;
-// A row of so many, as f32 and with its scales, fits the scratch.
+// The most inputs of a row: one of so many, as f32 and with its scales, fits the scratch.
 constexpr int64_t kMostInputs = int64_t{1} << 22;
 
 int64_t AlignedUp(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -58,7 +58,7 @@ class PackingScratch {
   int64_t scales_at_;
 };
 
-// Rows of the weight from first_row on.
+// Packs the rows of `source` as the rows of the weight from first_row on.
 absl::Status PackRows(CudaStream& stream, const LaunchTarget& on, const PackedMatrix& weight,
                       int64_t first_row, const TensorView& source, const TensorView& scales,
                       std::byte* memory) {

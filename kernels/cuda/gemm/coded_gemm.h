@@ -14,31 +14,31 @@
 
 namespace tandem::cuda {
 
-// Weights of codes (coded_weight.h) as the host makes them, and as products of many rows read them: a piece of
-// the weight after the other becomes floats of x's type, which cuBLASLt multiplies. So such a product rounds
-// each weight, unlike one of few rows (skinny_gemm.cu).
-// Calls work in one scratch, so they must run one after the other.
-// Thread: one at a time.
+// Quantised weights (coded_weight.h): how the host has them packed, and their products with many
+// rows. For these the weight is widened piece by piece to floats of x's type, which cuBLASLt
+// multiplies. So such a product rounds each weight, unlike one of few rows (skinny_gemm.cu). Calls
+// work in one scratch, so they must run one after the other. Thread: one at a time.
 class CodedGemm {
  public:
   // `device` must outlive it.
   explicit CodedGemm(CudaDevice& device) : scratch_(device, "weights of codes") {}
 
-  // Makes the memory that all calls work in.
+  // Allocates the memory that all calls work in.
   absl::Status Reserve();
   // As Ops::PackWeight. Returns once it has run. INVALID_ARGUMENT for a value that has no code.
   absl::Status Pack(CudaStream& stream, const LaunchTarget& on, const PackedMatrix& dst,
                     std::span<const TensorView> sources, const TensorView& scales);
 
   using Product = absl::FunctionRef<absl::Status(const GemmArgs&)>;
-  // Calls `multiply` with products of floats that are `args` together, each piece widened before it.
+  // Computes the product `args`: widens each piece of the weight, then calls `multiply` with the
+  // product by that piece, which has floats alone.
   absl::Status Multiply(CudaStream& stream, const LaunchTarget& on, const GemmArgs& args,
                         Product multiply);
-  // Calls `prepare` with the same products; nothing is queued.
+  // Calls `prepare` with the products that Multiply would compute for `args`; nothing is queued.
   absl::Status Prepare(const GemmArgs& args, Product prepare);
 
  private:
-  // The rows of the weight that one product takes.
+  // The rows of the weight that Multiply widens and multiplies at a time.
   struct Piece {
     int64_t first;
     int64_t count;

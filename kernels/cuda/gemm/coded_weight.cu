@@ -6,26 +6,26 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/launchers.h"
 
-// Weights of codes: how they are made, and what reads them other than a product of few rows.
+// The kernels that make quantised weights, and that read them other than in a product of few rows.
 
 namespace tandem::cuda {
 namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
-constexpr int kGroup = 32;  // a lane for each input
+constexpr int kGroup = 32;  // inputs that share a scale, a lane for each
 static_assert(kGroup == kCodeGroupInputs);
 
-// The rows of a source, and where its codes and scales go.
+// The rows of a source to pack, and where its codes and scales go.
 struct PackParams {
   const void* source;
   int64_t source_stride;
   const float* scales;  // [rows, groups of k] of a source of codes; else null
-  uint8_t* codes;       // of the first row
+  uint8_t* codes;       // where those of the first row go
   uint16_t* packed_scales;
   int64_t k;
   int64_t row_codes;
-  int64_t first_row;  // of the weight
+  int64_t first_row;  // the place of the source's first row in the weight
   int32_t* bad_row;   // set to a row of the weight that has no codes
 };
 
@@ -42,7 +42,7 @@ struct Packed {
   bool good;
 };
 
-// Floats: as kernels/cpu/quantise_panel.cc, bit for bit.
+// Quantises a float of a group, one in each lane: the same bits as kernels/cpu/quantise_panel.cc.
 template <class T>
 __device__ __forceinline__ Packed PackOne(T value, float, bool) {
   const float x = ToFloat(value);
@@ -68,7 +68,7 @@ __device__ __forceinline__ Packed PackOne(F8E4m3 value, float scale, bool presen
   return {value.bits, ptx::ToBf16(scale), is_number};
 }
 
-// A block has a row, its warps the groups in turn.
+// A thread block packs one row, its warps the groups of inputs in turn.
 template <class T>
 __global__ void __launch_bounds__(kThreads) PackCodes(PackParams p) {
   ptx::GridDependencyLaunch();
@@ -95,11 +95,12 @@ constexpr int kPieceInputs = kPieceThreads * kChunk;
 struct ReadParams {
   CodedWeight weight;
   int64_t k;
-  const int32_t* rows;  // of the weight, one for each of out; null: from first_row on
+  const int32_t* rows;  // rows of the weight, one for each row of out; null: from first_row on
   int64_t first_row;
 };
 
-// Each weight as its f32 product of scale and code, rounded to the type of out.
+// Reads rows of codes: each weight is its f32 product of scale and code, rounded to the type of
+// out.
 template <class Code, class Out, Access kAccess>
 __global__ void __launch_bounds__(kPieceThreads) ReadRows(ReadParams p, Rows<Out> out) {
   ptx::GridDependencyLaunch();

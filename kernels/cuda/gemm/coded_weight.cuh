@@ -5,13 +5,13 @@
 #include "kernels/cuda/gemm/coded_weight.h"
 #include "kernels/cuda/numeric.cuh"
 
-// Codes of weights as kernels read them.
+// How kernels widen the codes of quantised weights to floats.
 
 namespace tandem::cuda {
 
 // ---- 4 codes to two pairs of a 16-bit float, exactly: T is Bf16 or F16 ----
 
-// An integer below 2^23 beside the exponent of 2^23 is 2^23 plus the integer.
+// Or-ed into the float 2^23, an integer below 2^23 makes the float that is 2^23 plus the integer.
 template <class T>
 __device__ __forceinline__ uint2 WidenCodes(uint32_t codes, Int8) {
   constexpr uint32_t kExponent = 0x4b000000u;
@@ -37,7 +37,8 @@ __device__ __forceinline__ uint2 WidenCodes(uint32_t codes, F8E4m3) {
                     F16PairAs(ptx::E4m3x2ToF16x2(static_cast<uint16_t>(codes >> 16)), T()));
 }
 
-// Weights [at, at + 8) of a row, each the f32 product of its scale and code; those past the row are zeros.
+// Loads weights [at, at + 8) of a row, each the f32 product of its scale and code; those past the
+// row are zeros.
 template <class Code>
 __device__ __forceinline__ void LoadCodes(const CodedWeight& weight, int64_t row, int64_t at,
                                           float (&x)[kChunk]) {

@@ -8,10 +8,11 @@
 #include "kernels/tensor.h"
 #include "kernels/weight_format.h"
 
-// How a GPU keeps a weight of codes (kernels/weight_format.h): the codes of all rows, then the scales of all
-// rows. 64 inputs, two groups, are a unit: a row of codes is whole units, filled up with codes of zero. In a
-// unit the 8 inputs from 8j on of the first group are followed by those of the second, for j from 0 to 3: a
-// lane that reads 16 bytes in one load has the same inputs of both groups. The memory is aligned to 16 bytes.
+// How a GPU keeps a quantised weight (codes of kernels/weight_format.h): the codes of all rows,
+// then the scales of all rows. A unit is 64 inputs, which are two groups: a row of codes is whole
+// units, padded with codes of zero. In a unit the 8 inputs from 8j on of the first group are
+// followed by those of the second, for j from 0 to 3: a lane that reads 16 bytes in one load has
+// the same inputs of both groups. The memory is aligned to 16 bytes.
 
 namespace tandem::cuda {
 
@@ -20,12 +21,12 @@ inline constexpr int64_t kUnitCodes = 2 * kCodeGroupInputs;
 struct CodedWeight {
   const uint8_t* codes;    // [n, row_codes]
   const uint16_t* scales;  // bf16 [n, row_codes / 32]
-  int64_t row_codes;       // k, filled up
+  int64_t row_codes;       // k padded to whole units
 };
 
 constexpr int64_t RowCodes(int64_t k) { return (k + kUnitCodes - 1) / kUnitCodes * kUnitCodes; }
 
-// Where the code of an input is in its row.
+// The place of the code of `input` in its row.
 __host__ __device__ constexpr int64_t CodePlace(int64_t input) {
   return input / kUnitCodes * kUnitCodes + input % 32 / 8 * 16 + input / 32 % 2 * 8 + input % 8;
 }

@@ -32,7 +32,7 @@ struct CublasLtLibrary {
   static absl::StatusOr<CublasLtLibrary> Open(std::span<const char* const> names);
 };
 
-// What OpenBackend looks for.
+// The file names of cuBLASLt that OpenBackend tries.
 std::span<const char* const> CublasLtNames();
 
 }  // namespace tandem::cuda

@@ -9,8 +9,8 @@
 namespace tandem::cuda {
 namespace {
 
-// Prefill chunks come in any number of rows: the solutions kept do not grow beyond this. More than
-// a model prepares (model/transformer/forward.cc), at some 700 bytes each.
+// The most solutions that are kept, since prefill chunks come in any number of rows. More than a
+// model prepares (model/transformer/forward.cc), at some 700 bytes each.
 constexpr size_t kMaxSolutions = 32768;
 constexpr uint32_t kMaxAlignment = 256;  // what cuBLASLt makes use of
 
@@ -106,7 +106,7 @@ absl::StatusOr<CublasLtGemm::Owned<cublasLtMatmulPreference_t>> CublasLtGemm::Ne
   return preference;
 }
 
-// cuBLASLt counts columns first, so the call asks for the transposed out [n, rows] as the transposed
+// cuBLASLt is column-major, so the call asks for the transposed out [n, rows] as the transposed
 // weight [k, n] times the transposed x [k, rows]: the memory is the same.
 absl::StatusOr<CublasLtGemm::Solution> CublasLtGemm::Solve(const Problem& p) const {
   ASSIGN_OR_RETURN(auto product, NewProduct());

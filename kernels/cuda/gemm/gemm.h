@@ -16,22 +16,21 @@
 
 namespace tandem::cuda {
 
-// Matrix products by cuBLASLt: sums in f32, of f32 inputs too (no TF32). What it chooses for a
-// problem it is asked once; the choice depends on the number of rows, and with it the order of a
-// row's sum: not batch-invariant, unlike SkinnyGemm.
-// Thread: one at a time.
+// Matrix products by cuBLASLt: sums in f32, of f32 inputs too (no TF32). The library is asked once
+// per problem which kernel to use. The choice depends on the number of rows, and with it the order
+// of a row's sum: not batch-invariant, unlike SkinnyGemm. Thread: one at a time.
 class CublasLtGemm {
  public:
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
   explicit CublasLtGemm(const CublasLtLibrary& library) : lt_(library) {}
 
-  // Makes the library's state, which takes device memory of its own; Run does it otherwise.
+  // Creates the library's handle, which takes device memory of its own; else the first Run does.
   absl::Status Prepare();
-  // Asks the library now for what Run of such arguments needs. INTERNAL as Run.
+  // Asks the library ahead for the kernel that Run with such arguments needs. INTERNAL as Run.
   absl::Status Prepare(const GemmArgs& args) { return SolutionOf(args).status(); }
-  // out = x * weight^T, or out += ...; x is of the weight's type, the bias is not looked at.
-  // `workspace` has kWorkspaceBytes. INTERNAL when the library knows no way.
+  // out = x * weight^T, or out += x * weight^T; x is of the weight's type, the bias is not looked
+  // at. `workspace` has kWorkspaceBytes. INTERNAL when the library has no kernel for it.
   absl::Status Run(CudaStream& stream, const GemmArgs& args, std::byte* workspace);
 
  private:
@@ -67,7 +66,8 @@ class CublasLtGemm {
 
   static Problem ProblemOf(const GemmArgs& args);
   absl::StatusOr<Solution> Solve(const Problem& problem) const;
-  // Valid until the next call.
+  // The kernel to use for `args`, asked for now or before. The pointer is valid until the next
+  // call.
   absl::StatusOr<const Solution*> SolutionOf(const GemmArgs& args);
   absl::StatusOr<Owned<cublasLtMatmulDesc_t>> NewProduct() const;
   absl::StatusOr<Owned<cublasLtMatrixLayout_t>> NewLayout(DType type, int64_t rows, int64_t columns,

@@ -13,7 +13,8 @@ Products::Products(CudaDevice& device, const CublasLtLibrary& library)
       converted_(device, "gemm: converted x") {}
 
 absl::Status Products::Reserve(bool has_coded_weights) {
-  // Makes the device the calling thread's, to which the library's state belongs from then on.
+  // This also makes the device the calling thread's current one, to which the library's handle,
+  // created next, will belong.
   RETURN_IF_ERROR(workspace_.Reserve(CublasLtGemm::kWorkspaceBytes));
   RETURN_IF_ERROR(library_.Prepare());
   return has_coded_weights ? coded_.Reserve() : absl::OkStatus();
@@ -60,7 +61,8 @@ absl::Status Products::Prepare(const GemmArgs& args) {
   if (args.weight.format.has_codes()) {
     return coded_.Prepare(args, [this](const GemmArgs& floats) { return Prepare(floats); });
   }
-  // Where x is converted, it will lie in memory that is made by the call.
+  // Where x is converted, the call puts it in memory that is not known yet, so nothing can be
+  // prepared.
   const bool is_converted = args.x.dtype != args.weight.format.dtype();
   return is_converted ? absl::OkStatus() : library_.Prepare(args);
 }

@@ -13,15 +13,15 @@
 
 namespace tandem::cuda {
 
-// Matrix products, each by what computes it fastest, and the memory that they work in.
-// Calls on several streams must be ordered by events. Thread: one at a time.
+// Matrix products, each by the kernel or library that is fastest for it, and the memory that they
+// work in. Calls on several streams must be ordered by events. Thread: one at a time.
 class Products {
  public:
   // `device` and `library` must outlive it.
   Products(CudaDevice& device, const CublasLtLibrary& library);
 
-  // Makes the memory that products work in; of codes, too, where there are such weights. What a product of
-  // f32 rows with 16-bit weights converts is not known here; it grows with the first.
+  // Allocates the memory that products work in, and that for quantised weights if there are any.
+  // The memory for converting f32 rows that meet 16-bit weights grows with the first such product.
   absl::Status Reserve(bool has_coded_weights);
   // As Ops::PackWeight.
   absl::Status Pack(CudaStream& stream, const LaunchTarget& on, const PackedMatrix& dst,

@@ -10,14 +10,12 @@
 // 16 weight rows as A and the rows of x as the 8 columns of B: at 8 rows the same products by FMA
 // and the widening of the weights would need two thirds of the issue slots that the stream leaves,
 // while these need a twentieth. Inputs may be multiplied in any order, so a lane's 16 contiguous
-// bytes of a weight row are two fragments of A as they come, and those of a row of x two of B.
-// The 8 warps of a block share its weight rows and take their inputs in turn; their sums are added
-// in warp order. Both orders depend on k alone, so that a row's result does not depend on the
-// others; one that is not there is read as the last one, from where that lies. x comes from the L1
-// cache.
-//
-// Codes (coded_weight.h) become 16-bit floats in registers, exactly. The products of a group are summed from
-// zero, and that sum is added times the scale, in f32: a weight is never rounded.
+// bytes of a weight row are two fragments of A as they come, and those of a row of x two of B. The
+// 8 warps of a block share its weight rows and take their inputs in turn; their sums are added in
+// warp order. Both orders depend on k alone, so that a row's result does not depend on the other
+// rows; past the last row the last one is read again. x comes from the L1 cache. Codes
+// (coded_weight.h) become 16-bit floats in registers, exactly. The products of a group are summed
+// from zero, and that sum is added times the scale, in f32: a weight is never rounded.
 
 namespace tandem::cuda {
 namespace {
@@ -29,7 +27,7 @@ constexpr int kThreads = 32 * kWarps;
 struct GemmParams {
   const void* x;
   const std::byte* weight;  // [n, k], dense; or the codes
-  const uint16_t* scales;   // of codes; else null
+  const uint16_t* scales;   // of a quantised weight; else null
   const float* bias;        // or null
   void* out;
   int64_t x_stride;
@@ -39,7 +37,7 @@ struct GemmParams {
   int64_t weight_row_bytes;
   int32_t num_rows;
   GemmOutput output;
-  uint32_t first_wave = 0;  // of the blocks: those that may start while the kernel before runs
+  uint32_t first_wave = 0;  // thread blocks that may start while the kernel before runs
 };
 
 template <class Out>
@@ -55,23 +53,23 @@ __device__ __forceinline__ void WriteResult(const GemmParams& p, int row, int64_
 
 // ---- x of 16 bits, weights of the same type or codes: tensor cores ----
 
-constexpr int kTileColumns = 16;  // weight rows of a product
-constexpr int kLaneBytes = 16;    // of a weight row in one load
-constexpr int kStepBytes = 64;    // that the 4 lanes of a row load at once
-constexpr int kTurnSteps = 4;     // that a warp takes before the next warp's
+constexpr int kTileColumns = 16;  // weight rows of a tensor core product
+constexpr int kLaneBytes = 16;    // of a weight row that a lane reads in one load
+constexpr int kStepBytes = 64;    // of a weight row that its 4 lanes read in one load
+constexpr int kTurnSteps = 4;     // steps along k that a warp takes before the next warp's begin
 constexpr int kTurnBytes = kTurnSteps * kStepBytes;
-constexpr int kLoadsInFlight = 8;  // of weights, per lane
-constexpr int kGroupInputs = 32;   // of which a lane has 8: two products
+constexpr int kLoadsInFlight = 8;  // loads of weights per lane
+constexpr int kGroupInputs = 32;   // of which a lane has 8, enough for two products
 constexpr int64_t kPrefetchBytes = 64 << 10;
 
-// What follows from the type of the weights. A step is one group of floats, or two of codes.
+// Constants by the type W of the weights. A step is one group of floats, or two groups of codes.
 template <class W>
 constexpr bool kIsCode = sizeof(W) == 1;
 template <class W>
 constexpr int kStepInputs = kStepBytes / static_cast<int>(sizeof(W));
 template <class W>
 constexpr int kTurnInputs = kTurnBytes / static_cast<int>(sizeof(W));
-// Codes take more registers, and two blocks have 64 KiB of loads under way.
+// Codes take more registers, so fewer blocks fit; two have 64 KiB of loads under way.
 template <class W>
 constexpr int kBlocksPerSm = kIsCode<W> ? 2 : 3;
 
@@ -84,23 +82,23 @@ __device__ __forceinline__ void Multiply(float (&sums)[4], const uint32_t (&a)[4
   ptx::MmaF16(sums, a, b0, b1);
 }
 
-// The weights of kSteps steps, on their way.
+// The weights of kSteps steps along k, while they are loaded.
 template <class W, int kTiles, int kSteps>
 struct Batch {
   uint4 weights[kSteps][kTiles][2];  // rows g and g + 8 of each tile
-  // Two for the groups of a step of codes, the first in the low half.
+  // The scales of the two groups in a step of codes, that of the first in the low half.
   uint32_t scales[kIsCode<W> ? kSteps : 1][kTiles][2];
 };
 
 // Where a lane reads: lane / 4 is the weight row, and the row of x; lane % 4 the place of its 8
-// inputs in a group. Rows that are not there are read as the last one is; nothing is made of them.
+// inputs in a group. Past the last row the last one is read again, and its result not used.
 template <class T, class W, int kTiles>
 struct LanePlace {
   const std::byte* weights[kTiles][2];  // of rows g and g + 8 of each tile
-  const uint16_t* scales[kTiles][2];    // likewise, of codes
+  const uint16_t* scales[kTiles][2];    // of the same rows, for codes
   const T* x;
   int offset;    // of the lane's inputs in a group
-  int32_t left;  // inputs from the warp's step on to the end of the row
+  int32_t left;  // inputs from the warp's current step to the end of the row
 
   __device__ __forceinline__ LanePlace(const GemmParams& p, int64_t first_column) {
     const int lane = static_cast<int>(threadIdx.x % 32);
@@ -131,9 +129,9 @@ struct LanePlace {
   }
 };
 
-// The first weights of a block are asked for while the kernels before still run: no kernel writes
-// weights. They wait in the L2 cache; loads into registers the compiler would not leave in front of
-// the wait.
+// The first weights of a block are brought into the L2 cache while the kernels before still run,
+// since no kernel writes weights. Loads into registers would not do: the compiler would move them
+// behind the wait for those kernels.
 template <int kTiles>
 __device__ __forceinline__ void PrefetchWeights(const GemmParams& p, int64_t first_column) {
   constexpr int kRowsPerWarp = kTiles * kTileColumns / kWarps;
@@ -145,7 +143,8 @@ __device__ __forceinline__ void PrefetchWeights(const GemmParams& p, int64_t fir
   ptx::PrefetchL2(p.weight + column * p.weight_row_bytes, static_cast<uint32_t>(bytes));
 }
 
-// Zeros where a row has ended. A row of codes ends with its unit, which is one step.
+// Loads the weights of a batch, zeros past the end of a row. A row of codes ends with its unit,
+// which is one step.
 template <class T, class W, int kTiles, int kSteps>
 __device__ __forceinline__ void LoadWeights(const LanePlace<T, W, kTiles>& at,
                                             Batch<W, kTiles, kSteps>& batch) {
@@ -192,7 +191,7 @@ __device__ __forceinline__ uint4 LoadInputs(const LanePlace<T, W, kTiles>& at, i
   return *reinterpret_cast<const uint4*>(at.x + begin);
 }
 
-// Adds the products of a batch of floats; even and odd halves of a step have sums of their own.
+// Adds the products of a batch of floats; even and odd halves of a step have separate sums.
 template <class T, int kTiles, int kSteps>
 __device__ __forceinline__ void AddProducts(const LanePlace<T, T, kTiles>& at,
                                             const Batch<T, kTiles, kSteps>& batch,
@@ -214,7 +213,8 @@ __device__ __forceinline__ void AddProducts(const LanePlace<T, T, kTiles>& at,
   }
 }
 
-// Adds the products of one group of codes, 8 of each lane, times the scales of rows g and g + 8.
+// Adds the products of one group of codes, 8 in each lane, times the scales of weight rows g and g
+// + 8.
 template <class T, class Code>
 __device__ __forceinline__ void AddGroup(uint2 low, uint2 high, uint4 inputs, float low_scale,
                                          float high_scale, float (&sums)[4]) {
@@ -233,7 +233,7 @@ __device__ __forceinline__ void AddGroup(uint2 low, uint2 high, uint4 inputs, fl
   }
 }
 
-// The same of a batch of codes; the two groups of a step have sums of their own.
+// Adds the products of a batch of codes; the two groups of a step have separate sums.
 template <class T, class Code, int kTiles, int kSteps>
 __device__ __forceinline__ void AddProducts(const LanePlace<T, Code, kTiles>& at,
                                             const Batch<Code, kTiles, kSteps>& batch,
@@ -275,7 +275,7 @@ __device__ __forceinline__ void ShareSums(const float (&sums)[kTiles][2][4],
   }
 }
 
-// A block has kTiles * 16 weight rows.
+// x * weight^T by tensor cores. A thread block has kTiles * 16 weight rows.
 template <class T, class W, class Out, int kTiles>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm<W>) TensorCoreGemm(GemmParams p) {
   constexpr int kSteps = kLoadsInFlight / (2 * kTiles);
@@ -285,7 +285,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm<W>) TensorCoreGemm(Gemm
   __shared__ BlockSums<kTiles> shared;
   const int64_t first_column = int64_t{blockIdx.x} * kColumns;
   ptx::GridDependencyLaunch();
-  // A later one would ask for what it reads at once.
+  // Only the first wave prefetches: a later block would ask for what it reads at once.
   if (blockIdx.x < p.first_wave) PrefetchWeights<kTiles>(p, first_column);
   LanePlace<T, W, kTiles> at(p, first_column);
   ptx::GridDependencyWait();
@@ -329,7 +329,7 @@ __device__ __forceinline__ void LoadWeightChunk(const GemmParams& p, int64_t col
   }
 }
 
-// A warp has one weight row, its lanes chunks of 8 inputs.
+// x * weight^T by FMA. A warp has one weight row, its lanes chunks of 8 inputs.
 template <class W>
 __global__ void __launch_bounds__(kThreads, 2) FmaGemm(GemmParams p) {
   ptx::GridDependencyLaunch();
@@ -385,7 +385,7 @@ LaunchShape BlockPerColumns(int64_t n, int64_t columns) {
           .after_previous = true};
 }
 
-// Two tiles halve the reading of x, once that leaves each SM enough blocks.
+// Two tiles per block halve the reading of x, once that leaves each SM enough blocks.
 template <class T, class W, class Out>
 cudaError_t LaunchTensorCores(const LaunchTarget& on, GemmParams params) {
   params.first_wave = static_cast<uint32_t>(kBlocksPerSm<W> * on.num_sms);
@@ -396,7 +396,7 @@ cudaError_t LaunchTensorCores(const LaunchTarget& on, GemmParams params) {
                 on.stream, params);
 }
 
-// x is of type T, the weights of type W.
+// Launches the kernel for x of type T and weights of type W.
 template <class T, class W>
 cudaError_t LaunchFor(const LaunchTarget& on, const GemmArgs& args) {
   const GemmParams params = ParamsOf(args);
@@ -412,7 +412,7 @@ cudaError_t LaunchFor(const LaunchTarget& on, const GemmArgs& args) {
 
 bool TakesSkinnyGemm(const GemmArgs& args) {
   if (args.x.rows() > kMaxRows || args.weight.k % kChunk != 0) return false;
-  // Rows of codes are aligned however many inputs they have.
+  // Rows of codes are always aligned, however many inputs they have.
   if (args.weight.format.has_codes()) return AccessOf({args.x}) == Access::kVectors;
   const TensorView weight(args.weight.data, args.weight.format.dtype(),
                           {args.weight.n, args.weight.k});

@@ -14,7 +14,7 @@ absl::Status CallStaging::Grow(Slot& slot, size_t bytes) {
   if (bytes <= slot.host.size()) return absl::OkStatus();
   const size_t size = std::max(kSlotBytes, std::bit_ceil(bytes));
   ASSIGN_OR_RETURN(slot.device, device_.Allocate(size));
-  // The host's part comes last, because the next call compares its size.
+  // The host's part is allocated last, because the next call looks at its size alone.
   ASSIGN_OR_RETURN(slot.host, device_.AllocateHost(size));
   return absl::OkStatus();
 }

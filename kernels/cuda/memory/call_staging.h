@@ -42,14 +42,14 @@ class CallStaging {
     const T* Add(std::span<const T> array) {
       return reinterpret_cast<const T*>(Place(std::as_bytes(array)));
     }
-    // The array with its place on the device, where it is put unless it is there already.
+    // Adds the array unless it is on the device already; returns it with its place there.
     template <class T>
     StagedSpan<T> Add(const StagedSpan<T>& array) {
       if (array.device() != nullptr || array.empty()) return array;
       return {array.host(), Add(array.host())};
     }
     absl::Status Upload(CudaStream& stream);
-    // Instead: to `device`, which keeps it beyond the call.
+    // Instead of Upload: copies the arrays to `device`, which keeps them beyond the call.
     absl::Status UploadTo(CudaStream& stream, std::byte* device);
     absl::Status End(CudaStream& stream);
 
@@ -58,7 +58,7 @@ class CallStaging {
     explicit Call(Slot* slot) : slot_(slot) {}
     const std::byte* Place(std::span<const std::byte> bytes);
 
-    Slot* slot_;  // null: of a call that brings nothing
+    Slot* slot_;  // null: the call has no arrays
     size_t used_ = 0;
   };
 

@@ -7,8 +7,9 @@
 #include "kernels/cuda/launchers.h"
 #include "kernels/cuda/numeric.cuh"
 
-// KV of another layout into the pool: in each plane (K or V of one head) the tokens of a run lie
-// side by side on both sides, so that warps read and write whole lines. Bounded by memory.
+// Converts KV of another layout into the pool. In each plane (K or V of one head) the tokens of a
+// run lie side by side in both layouts, so that warps read and write whole lines. Bounded by
+// memory.
 
 namespace tandem::cuda {
 namespace {
@@ -16,8 +17,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kLoadsInFlight = 4;
-constexpr int kPieceChunks = 32 * kLoadsInFlight;  // what a warp moves at a time
-// A transfer must leave the device to the forward passes beside it.
+constexpr int kPieceChunks = 32 * kLoadsInFlight;  // chunks that a warp moves at a time
+// Few thread blocks, because a transfer must leave the device to the forward passes beside it.
 constexpr int64_t kMaxBlocks = 128;
 
 // kChunk elements as they are stored, moved at once.
@@ -27,12 +28,13 @@ struct alignas(sizeof(T) == 1 ? 8 : 16) Packed {
 };
 
 struct Run {
-  const std::byte* src;  // of its first plane
+  const std::byte* src;  // the run's tokens in the first plane
   std::byte* dst;
-  int32_t num_chunks;  // of a plane
+  int32_t num_chunks;  // per plane
 };
 
-// What one launch takes, as the kernel's parameter. Just under the 4 KiB that these may have.
+// The runs of one launch, which are the kernel's parameter. Just under the 4 KiB that parameters
+// may have.
 struct RunBatch {
   static constexpr int kMaxRuns = 168;
 
@@ -65,7 +67,7 @@ __device__ __forceinline__ void Unpack(const Packed<F8E4m3>& packed, float (&x)[
   }
 }
 
-// Each value is one of To's: nothing is rounded.
+// Stores a chunk as elements of To. Each value is one that To has: nothing is rounded.
 template <class From, class To>
 __device__ __forceinline__ void StoreAs(const Packed<From>& packed, std::byte* to) {
   if constexpr (std::is_same_v<From, To>) {
@@ -77,7 +79,7 @@ __device__ __forceinline__ void StoreAs(const Packed<From>& packed, std::byte* t
   }
 }
 
-// The warps of the grid stride over the pieces, none waiting for another.
+// Converts a batch of runs: the warps of the grid stride over the pieces, none waiting for another.
 template <class From, class To>
 __global__ void __launch_bounds__(kThreads) ConvertRuns(RunBatch batch) {
   const auto lane = static_cast<int32_t>(threadIdx.x % 32);
@@ -165,7 +167,7 @@ cudaError_t LaunchBatch(const LaunchTarget& on, Kernel kernel, RunBatch& batch) 
 cudaError_t ConvertKv(const LaunchTarget& on, const ConvertKvArgs& args) {
   const KvPoolView& pool = args.pool;
   const Kernel kernel = KernelFor(args.src_dtype, pool.dtype);
-  // Vectors of 16 bytes: the pool must lie so, as the sources do.
+  // The kernel moves vectors of 16 bytes: the pool must be aligned to them, as the sources are.
   if (kernel == nullptr || reinterpret_cast<uint64_t>(pool.data) % sizeof(uint4) != 0) {
     return cudaErrorInvalidValue;
   }

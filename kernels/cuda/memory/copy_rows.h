@@ -8,7 +8,7 @@
 
 namespace tandem::cuda {
 
-// Queues copies of the rows [rows, n], which may lie apart, to one after the other at `to`.
+// Queues copies of the rows [rows, n], which may lie apart, to `to`, where they lie without gaps.
 absl::Status CopyRows(Stream& stream, const TensorView& rows, std::byte* to);
 
 }  // namespace tandem::cuda

@@ -6,10 +6,11 @@
 #include "kernels/cuda/numeric.cuh"
 #include "kernels/cuda/ptx.cuh"
 
-// One block of threads per extent at a time: its moving warps copy pieces and sum what they hold of
-// each XXH3 block, its last warp chains the sums of the round before. The chain is what bounds a
-// single extent: some 30 dependent cycles per KiB (counted, not measured), about what one SM moves,
-// so that more SMs for it would gain nothing. Many extents are bounded by memory.
+// Copies and hashes extents, a thread block per extent at a time: its moving warps copy pieces and
+// sum what they hold of each XXH3 block, its last warp chains the sums of the round before. The
+// chain is what bounds a single extent: some 30 dependent cycles per KiB (counted, not measured),
+// about what one SM moves, so that more SMs for it would gain nothing. Many extents are bounded by
+// memory.
 
 namespace tandem::cuda {
 namespace {
@@ -21,12 +22,12 @@ constexpr uint64_t kPieceBytes = 32 * kLoadsInFlight * kVectorBytes;  // what a 
 constexpr int kPieceBlocks = static_cast<int>(kPieceBytes / xxh3::kBlockBytes);
 constexpr int kMaxMovingWarps = 16;
 constexpr int kMaxThreads = 32 * (kMaxMovingWarps + 1);
-// The warps of all blocks of threads together: a transfer must leave the device to the forward passes beside
-// it. They have 2 MiB in flight.
+// The warps of all thread blocks together. A transfer must leave the device to the forward passes
+// beside it. These warps have 2 MiB in flight.
 constexpr int kMovingWarps = 512;
 static_assert(kMaxThreads <= 1024 && sizeof(ExtentBatch) <= 4096, "what a launch may have");
 
-// The sums of the XXH3 blocks of a round, of this one and of the one before.
+// The sums of the XXH3 blocks of two rounds, the current one and the one before.
 struct RoundSums {
   uint64_t of[2][kMaxMovingWarps * kPieceBlocks][xxh3::kLanes];
 };
@@ -54,7 +55,8 @@ __device__ __forceinline__ void StoreBytes(std::byte* p, uint4 v) {
   }
 }
 
-// Halves the number of sums: lanes that differ in `bit` share them out, each adding up its half.
+// Halves the number of sums per lane: lanes that differ in `bit` share them out, each adding up its
+// half.
 template <int kSums>
 __device__ __forceinline__ void ShareOut(uint64_t (&sums)[2 * kPieceBlocks], int lane, int bit) {
   const bool upper = (lane & bit) != 0;
@@ -67,9 +69,9 @@ __device__ __forceinline__ void ShareOut(uint64_t (&sums)[2 * kPieceBlocks], int
 }
 
 // Copies the piece that begins at `at`, but for the last bytes of the extent that fill no vector,
-// and sums what its blocks add. The lanes of a warp hold the two words of a vector each: lane l
-// those of accumulators 2(l % 4) and 2(l % 4) + 1, of stripe l / 4 of a half block. Stripes count
-// where more follows: the last one, whole or not, comes by itself at the end.
+// and sums what its stripes add to the hash. The lanes of a warp hold the two words of a vector
+// each: lane l those of accumulators 2(l % 4) and 2(l % 4) + 1, of stripe l / 4 of a half block.
+// Only stripes that more bytes follow count: the last one, whole or not, is added at the end.
 template <Access kAccess>
 __device__ __forceinline__ void MovePiece(const DeviceExtent& extent, uint64_t at, int lane,
                                           uint64_t (*block_sums)[xxh3::kLanes]) {
@@ -80,7 +82,7 @@ __device__ __forceinline__ void MovePiece(const DeviceExtent& extent, uint64_t a
     const uint64_t offset = first + i * 32 * kVectorBytes;
     if (offset + kVectorBytes <= extent.bytes) held[i] = LoadBytes<kAccess>(extent.from + offset);
   }
-  const int word = lane / 4 + lane % 4 * 2;  // of the secret, for the first half of a block
+  const int word = lane / 4 + lane % 4 * 2;  // index in the secret, for the first half of a block
   const uint64_t secret[2][2] = {
       {xxh3::kDeviceSecret.of[word], xxh3::kDeviceSecret.of[word + 1]},
       {xxh3::kDeviceSecret.of[word + 8], xxh3::kDeviceSecret.of[word + 9]}};
@@ -104,7 +106,7 @@ __device__ __forceinline__ void MovePiece(const DeviceExtent& extent, uint64_t a
   block_sums[lane / 8][lane % 4 * 2 + lane / 4 % 2] = sums[0];
 }
 
-// The accumulators of an extent, in eight lanes; the warp holds them four times.
+// The accumulators of an extent's hash, in eight lanes; the warp holds them four times.
 struct Chain {
   int lane;
   uint64_t scramble_secret;
@@ -115,7 +117,7 @@ struct Chain {
         scramble_secret(xxh3::SecretAt(xxh3::kScrambleSecret + 8 * lane)),
         accumulator(xxh3::kDeviceFirst.of[lane]) {}
 
-  // Takes in the sums of `count` blocks, of which the first `whole` are full.
+  // Adds the sums of `count` XXH3 blocks, of which the first `whole` are full.
   __device__ __forceinline__ void Add(const uint64_t (*sums)[xxh3::kLanes], int count, int whole) {
 #pragma unroll 4
     for (int i = 0; i < min(count, whole); ++i) {
@@ -124,7 +126,7 @@ struct Chain {
     if (whole < count) accumulator += sums[whole][lane];
   }
 
-  // The hash of `bytes` bytes at p, which the blocks have been taken in of.
+  // The hash of `bytes` bytes at p, once the sums of all their blocks have been added.
   __device__ __forceinline__ uint64_t Finish(const std::byte* p, uint64_t bytes) {
     const uint64_t word = xxh3::ReadWord<8>(p + bytes - xxh3::kStripeBytes + 8 * lane);
     const uint64_t other = __shfl_xor_sync(kWarp, word, 1);
@@ -140,12 +142,13 @@ __device__ __forceinline__ void CopyTail(const DeviceExtent& extent, int lane) {
   extent.to[at] = extent.from[at];
 }
 
-// What the bytes are that the hash is of: those written, as this block's threads see them.
+// The bytes to hash: those just written, as this block's threads see them, or the source where
+// nothing is written.
 __device__ __forceinline__ const std::byte* Written(const DeviceExtent& extent) {
   return extent.to != nullptr ? extent.to : extent.from;
 }
 
-// More than kShortBytes, by all threads.
+// Moves and hashes an extent of more than kShortBytes, by all threads of the block.
 template <Access kAccess>
 __device__ __forceinline__ void MoveLong(const DeviceExtent& extent, uint64_t* hash,
                                          RoundSums& sums) {

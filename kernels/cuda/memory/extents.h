@@ -7,15 +7,15 @@
 
 namespace tandem::cuda {
 
-// Bytes to copy, or with `to` null to hash as they are.
+// Bytes to copy and hash, or, with `to` null, to hash where they are.
 struct DeviceExtent {
   const std::byte* from;
   std::byte* to;
   uint64_t bytes;
 };
 
-// What one launch takes, as the kernel's parameter: no memory of the host or the device has to hold
-// it. Just under the 4 KiB that parameters may have.
+// The extents of one launch, which are the kernel's parameter so that no memory of the host or the
+// device has to hold them. Just under the 4 KiB that parameters may have.
 struct ExtentBatch {
   static constexpr int kMaxExtents = 168;
 
@@ -24,9 +24,10 @@ struct ExtentBatch {
   uint64_t* hashes;  // [num_extents], where device and host both reach
 };
 
-// extents.cu: hashes[i] = XXH3-64 of what was written to extents[i].to, or lies at its `from`. Each
-// byte is read once and written once. Places may begin anywhere; those that begin on a multiple of
-// 16 bytes are the fast ones. Legal in a stream capture. num_extents is at least 1.
+// Copies and hashes (extents.cu): hashes[i] = XXH3-64 of what was written to extents[i].to, or lies
+// at its `from`. Each byte is read once and written once. Places may begin anywhere; those that
+// begin on a multiple of 16 bytes are the fast ones. Legal in a stream capture. num_extents is at
+// least 1.
 cudaError_t MoveAndHash(cudaStream_t stream, const ExtentBatch& batch);
 
 }  // namespace tandem::cuda

@@ -8,8 +8,8 @@
 #include "kernels/cuda/memory/kv_store.cuh"
 #include "kernels/cuda/numeric.cuh"
 
-// The pool as memory: tokens into their slots and from slot to slot, whole extents from place to
-// place. All offsets are 64 bits wide. Bounded by memory.
+// Moves KV in the pool: tokens into their slots and from slot to slot, whole extents within the
+// pool and to and from a staging buffer. All offsets are 64 bits wide. Bounded by memory.
 
 namespace tandem::cuda {
 namespace {
@@ -29,7 +29,7 @@ __device__ __forceinline__ void StoreHeads(const T* heads, const KvTarget& to, i
   }
 }
 
-// One block per token.
+// StoreKv, with one thread block per token.
 template <class T, Access kAccess>
 __global__ void __launch_bounds__(kMaxStoreThreads)
     StoreTokens(Rows<const T> k, Rows<const T> v, KvTarget to) {
@@ -60,11 +60,11 @@ constexpr int kMoveThreads = 256;
 constexpr int kMoveWarps = kMoveThreads / 32;
 constexpr int kLoadsInFlight = 8;
 constexpr int kPieceVectors = 32 * kLoadsInFlight;  // what a warp moves at a time
-// A transfer must leave the device to the forward passes beside it: a block fits beside two of
-// attention's on an SM. It has 32 KiB in flight, all of them together 8 MiB, more than an H200
-// needs.
+// Thread blocks of a transfer, which must leave the device to the forward passes beside it: one
+// fits beside two of attention's on an SM. Each has 32 KiB in flight, all together 8 MiB, more than
+// an H200 needs.
 constexpr int64_t kMaxTransferBlocks = 256;
-constexpr int64_t kCopyBlocksPerSm = 4;  // of copies within the pool, which forward passes wait for
+constexpr int64_t kCopyBlocksPerSm = 4;  // of copies that forward passes wait for
 
 struct Ends {
   const std::byte* from;
@@ -86,8 +86,8 @@ __device__ __forceinline__ Ends EndsOf(const MoveParams& p, int32_t extent) {
   }
 }
 
-// The warps of the grid stride over the pieces, none waiting for another. Counts of pieces of 4 KiB
-// fit 32 bits, and division by them is then quick.
+// Moves extents: the warps of the grid stride over the pieces, none waiting for another. Counts of
+// pieces of 4 KiB fit 32 bits, and division by them is then quick.
 template <Move kMove>
 __global__ void __launch_bounds__(kMoveThreads) MoveExtents(MoveParams p) {
   const auto vectors = static_cast<int32_t>(p.extent_bytes / static_cast<int64_t>(sizeof(uint4)));
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kMoveThreads) MoveExtents(MoveParams p) {
   }
 }
 
-// Vectors of 16 bytes: the pool and the staging must lie so.
+// Launches a move in vectors of 16 bytes, to which the pool and the staging must be aligned.
 template <Move kMove>
 cudaError_t LaunchMove(const LaunchTarget& on, const MoveParams& params, int64_t max_blocks) {
   const uint64_t places =
@@ -124,7 +124,8 @@ cudaError_t LaunchMove(const LaunchTarget& on, const MoveParams& params, int64_t
   return Launch(MoveExtents<kMove>, shape, on.stream, params);
 }
 
-// The bytes of an extent are a multiple of 128: at least 8 tokens of 8 elements, K and V.
+// The bytes of an extent are a multiple of 128, since it has K and V of at least 8 tokens of 8
+// elements.
 MoveParams ParamsOf(const KvPoolView& pool, const int2* items, size_t num_extents) {
   constexpr int64_t kPieceBytes = kPieceVectors * static_cast<int64_t>(sizeof(uint4));
   return {.pool = pool.data,
@@ -137,9 +138,9 @@ MoveParams ParamsOf(const KvPoolView& pool, const int2* items, size_t num_extent
           .num_blocks = pool.num_blocks};
 }
 
-// Loads that a thread has in flight when it copies tokens. Half of those of extents: 64 KiB per SM
-// with kCopyBlocksPerSm, and as each load has an address of its own, 8 do not fit the registers that
-// ptxas allows on sm_90.
+// Loads that a thread has in flight when it copies tokens, half as many as for extents: 64 KiB per
+// SM with kCopyBlocksPerSm. Each load has an address of its own, so that 8 do not fit the registers
+// that ptxas allows on sm_90.
 constexpr int kTokenLoads = kLoadsInFlight / 2;
 
 // Tokens to copy. A plane is K or V of one head of one layer; sizes are in vectors.
@@ -162,8 +163,9 @@ __device__ __forceinline__ uint2 LoadOnce(const uint2* p) { return *p; }
 __device__ __forceinline__ void StoreOnce(uint4* p, uint4 v) { ptx::StoreStreaming(p, v); }
 __device__ __forceinline__ void StoreOnce(uint2* p, uint2 v) { *p = v; }
 
-// The threads of a row of the grid stride over the vectors of a plane, neighbours over those of one
-// token and then of the next in the lists, which often follow one another in the pool as well.
+// Copies tokens. The threads of a row of the grid stride over the vectors of a plane, neighbours
+// over those of one token and then of the next in the lists, which often follow one another in the
+// pool as well.
 template <class Vector>
 __global__ void __launch_bounds__(kMoveThreads) CopyTokenRows(TokenParams p) {
   const int32_t vectors = p.count * p.row_vectors;
@@ -196,11 +198,11 @@ __global__ void __launch_bounds__(kMoveThreads) CopyTokenRows(TokenParams p) {
   }
 }
 
-// Rows of a head's tokens lie on a multiple of the vectors that they consist of, since the pool
-// lies on 16 bytes and all before a row are whole rows.
+// The rows of a head's tokens are aligned to the vectors that they consist of, since the pool is
+// aligned to 16 bytes and all that lies before a row are whole rows.
 template <class Vector>
 cudaError_t LaunchCopyTokens(const LaunchTarget& on, const KvPoolView& pool, TokenParams params) {
-  constexpr int64_t kMaxVectors = int64_t{1} << 30;  // of a plane; 32 bits count what is beyond
+  constexpr int64_t kMaxVectors = int64_t{1} << 30;  // per plane; 32-bit counters step past them
   constexpr int64_t kMaxGridRows = 65535;
   constexpr auto kVectorBytes = static_cast<int64_t>(sizeof(Vector));
   const int64_t row_vectors = pool.head_dim * SizeOf(pool.dtype) / kVectorBytes;

@@ -29,7 +29,8 @@ struct KvTarget {
 
 enum class KvPart : uint8_t { kKey, kValue };
 
-// What one token stores of one KV head: elements from `at` on, `count` of them, at most 8.
+// The place of one token's elements [at, at + count) of one KV head in the pool; count is at most
+// 8.
 struct KvPlace {
   int64_t slot;  // not -1
   KvPart part;
@@ -82,7 +83,7 @@ inline KvTarget TargetOf(const StoreKvArgs& args) {
           .v_scale = pool.v_scale};
 }
 
-// The access width that fits all that is read and written.
+// The access that suits the alignment of all that is read and written.
 inline Access StoreAccess(const StoreKvArgs& args) {
   const TensorView heads(args.pool.data, args.pool.dtype, {1, args.pool.head_dim});
   return AccessOf({args.k, args.v, heads});

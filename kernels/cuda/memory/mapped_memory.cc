@@ -9,7 +9,7 @@
 namespace tandem::cuda {
 namespace {
 
-// An allocation of the driver's. What is mapped and what is exported of it lives on without it.
+// An allocation of the driver's. Mappings and exported files of it live on when this is destroyed.
 class Allocation {
  public:
   Allocation(const DriverApi& driver, CUmemGenericAllocationHandle handle)
@@ -25,7 +25,7 @@ class Allocation {
   const CUmemGenericAllocationHandle handle_;
 };
 
-// Addresses for memory, and the memory there once it is mapped; given up unless it is kept.
+// A range of addresses, and the memory mapped there; both are given up unless Keep is called.
 class AddressRange {
  public:
   explicit AddressRange(const DriverApi& driver) : driver_(driver) {}
@@ -109,7 +109,8 @@ absl::StatusOr<Granules> GranulesOf(int device) {
   return Granules{*driver, bytes};
 }
 
-// An error of the import: whose fault it is that `bytes` cannot be had.
+// The status of a failed import: an error of the caller's file, of memory that ran out, or of this
+// device.
 absl::StatusCode CodeOfImport(CUresult result) {
   switch (result) {
     case CUDA_ERROR_INVALID_VALUE:
@@ -122,8 +123,8 @@ absl::StatusCode CodeOfImport(CUresult result) {
   }
 }
 
-// The driver maps what lies at the beginning of memory, so that only its refusal of one granule
-// more says how much there is.
+// Whether the allocation is larger than mapped_bytes. The driver maps what lies at its beginning,
+// so that only a refusal to map one granule more says where it ends.
 bool HoldsMore(const Granules& granules, const Allocation& allocation, size_t mapped_bytes) {
   AddressRange range(granules.driver);
   return range.Reserve(mapped_bytes + granules.granule_bytes) == CUDA_SUCCESS &&
@@ -179,7 +180,7 @@ absl::StatusOr<MappedMemory> MapMemoryOfFile(int device, const UniqueFd& file, s
   if (result != CUDA_SUCCESS) return failed(result, "reserve addresses");
   result = range.Map(allocation);
   if (result != CUDA_SUCCESS) return failed(result, "map memory");
-  // Drivers that know no reading alone call it invalid.
+  // Drivers that have no read-only access report it as invalid.
   result = range.Allow(device, CU_MEM_ACCESS_FLAGS_PROT_READ);
   if (result != CUDA_SUCCESS) result = range.Allow(device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   if (result != CUDA_SUCCESS) {

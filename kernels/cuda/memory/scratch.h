@@ -16,15 +16,15 @@ namespace tandem::cuda {
 // Thread: one at a time. `device` must outlive it.
 class Scratch {
  public:
-  // `what` it is for, in errors: a literal.
+  // `what` names the memory's use in errors; a string literal.
   Scratch(CudaDevice& device, std::string_view what) : device_(device), what_(what) {}
 
   // Grows ahead of use. RESOURCE_EXHAUSTED as the device says.
   absl::Status Reserve(size_t bytes);
-  // At least `bytes`, holding whatever was left there. FAILED_PRECONDITION when it would have to
-  // grow while the stream records.
+  // Memory of at least `bytes`, holding whatever was left there. FAILED_PRECONDITION when it would
+  // have to grow while the stream records.
   absl::StatusOr<std::byte*> Get(CudaStream& stream, size_t bytes);
-  // The same, zero at first; users leave it zero. Not while the stream records.
+  // As Get, but the memory is zero at first; users leave it zero. Not while the stream records.
   absl::StatusOr<std::byte*> GetZeroed(CudaStream& stream, size_t bytes);
   // What the last Get gave.
   std::byte* data() const { return memory_.data(); }
@@ -35,7 +35,7 @@ class Scratch {
   DeviceBuffer memory_;
   bool zeroed_ = false;
   bool recorded_ = false;
-  std::vector<DeviceBuffer> kept_;  // what graphs may still use
+  std::vector<DeviceBuffer> kept_;  // outgrown memory that recorded graphs may still use
 };
 
 }  // namespace tandem::cuda

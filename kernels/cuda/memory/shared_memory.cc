@@ -22,9 +22,9 @@ namespace {
 using Kind = MemoryHandle::Kind;
 
 // cudaMalloc carves small allocations out of pages of this size, and a token opens whole pages:
-// memory for tokens takes whole ones, so that it opens nothing else.
+// memory for tokens takes whole ones, so that a token opens nothing else.
 constexpr size_t kPageBytes = size_t{2} << 20;
-// More than any device has, far from where sizes would overflow.
+// The largest size of a handle: more than any device has, far from where sizes would overflow.
 constexpr uint64_t kMaxBytes = uint64_t{1} << 46;
 static_assert(sizeof(cudaIpcMemHandle_t) == MemoryHandle::kTokenBytes);
 
@@ -37,14 +37,15 @@ struct Place {
   Origin origin;
   int device;
   size_t bytes;         // of the buffer
-  size_t mapped_bytes;  // kDeviceFile
-  UniqueFd file;        // kDeviceFile that was allocated
+  size_t mapped_bytes;  // of kDeviceFile alone
+  UniqueFd file;        // of kDeviceFile memory that was allocated here
 };
 
-// A buffer knows no more than its place and size when it is freed.
+// The shared memory of this process by its address, because freeing a buffer passes on only its
+// place and size.
 class Places {
  public:
-  // False where something is registered there already.
+  // Returns false where something is registered at `data` already.
   bool Add(const std::byte* data, Place place) {
     absl::MutexLock lock(&mutex_);
     return places_.emplace(data, std::move(place)).second;
@@ -53,7 +54,8 @@ class Places {
     absl::MutexLock lock(&mutex_);
     return std::move(places_.extract(data).mapped());
   }
-  // What to tell others of memory that was allocated here, but for a token; none for any other.
+  // The handle of memory that was allocated here, still without its token; none for any other
+  // memory.
   std::optional<MemoryHandle> Find(std::span<const std::byte> memory) const {
     absl::MutexLock lock(&mutex_);
     const auto found = places_.find(memory.data());
@@ -81,9 +83,10 @@ Places& AllPlaces() {
 void FreePlace(std::byte* data, size_t size) {
   const Place place = AllPlaces().Take(data);
   cudaSetDevice(place.device);
-  // Unlike cudaFree, the other calls do not wait for the device. Memory that was opened is closed at any
-  // time, and its reader has waited for its own stream: a wait for the whole device would spoil what other
-  // threads record, and last as long as NCCL's kernels wait for their peers.
+  // Unlike cudaFree, the calls that close or unmap memory do not wait for the device. Opened memory
+  // may be closed at any time, and its reader has waited for its own stream: a wait for the whole
+  // device would spoil what other threads record, and last as long as NCCL's kernels wait for their
+  // peers.
   if (place.origin == Place::Origin::kAllocated) cudaDeviceSynchronize();
   if (place.kind == Kind::kDeviceFile) {
     UnmapMemory({data, place.mapped_bytes});
@@ -146,7 +149,7 @@ absl::Status TokenFailed(cudaError_t error, uint64_t bytes) {
       cudaGetErrorName(error));
 }
 
-// Whether the memory that was opened at `data` is of that size.
+// Checks that the memory that was opened at `data` has `bytes` bytes.
 absl::Status CheckTokenMemory(const void* data, uint64_t bytes) {
   CUdeviceptr begin = 0;
   size_t size = 0;
@@ -184,8 +187,8 @@ absl::StatusOr<DeviceBuffer> OpenTokenMemory(int device, const MemoryHandle& han
   return DeviceBuffer(data, handle.bytes, FreePlace);
 }
 
-// These do not wait for the device, as FreePlace does: nothing has used the memory, and another
-// thread of the process may record meanwhile.
+// FilesWork and TokensWork free what they try without waiting for the device, unlike FreePlace:
+// nothing has used the memory, and another thread of the process may record meanwhile.
 bool FilesWork(int device) {
   const absl::StatusOr<ExportedMemory> memory = MapNewMemory(device, 1);
   if (memory.ok()) UnmapMemory(memory->memory);

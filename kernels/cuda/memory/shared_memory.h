@@ -9,26 +9,28 @@
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
 
-// Memory of GPUs that processes of this machine share: Device's AllocateShared, Share and
-// OpenShared. All with the device as the calling thread's current one. Thread-safe.
+// GPU memory that processes of this machine share: Device's AllocateShared, Share and OpenShared.
+// In all calls the device must be the calling thread's current one. Thread-safe.
 namespace tandem::cuda {
 
 // How memory of a device is offered to other processes.
 enum class Sharing : uint8_t {
   kNone,
-  kFiles,   // mapped_memory.h: kDeviceFile
-  kTokens,  // the runtime's, where the driver has no such files: kCudaIpc
+  kFiles,   // as files (mapped_memory.h), Kind::kDeviceFile
+  kTokens,  // as IPC tokens of the CUDA runtime, Kind::kCudaIpc, without driver support for files
 };
 std::string_view NameOf(Sharing sharing);
 
-// The best that works here, found by doing it: containers may lack what the driver says it has.
+// The best way that works on the device, found by trying: containers may lack what the driver says
+// it has.
 Sharing SharingOf(int device);
 
-// RESOURCE_EXHAUSTED; UNIMPLEMENTED for kNone; FAILED_PRECONDITION where the driver fails.
+// Allocates memory to share. RESOURCE_EXHAUSTED; UNIMPLEMENTED for kNone; FAILED_PRECONDITION where
+// the driver fails.
 absl::StatusOr<DeviceBuffer> AllocateSharedMemory(int device, Sharing sharing, size_t bytes);
-// As Device::Share and OpenShared. A handle is opened by its kind, whatever this device offers.
-// What was opened is freed once nothing that is queued reads it; what was allocated, while no
-// thread records: that waits for the device.
+// As Device::Share and OpenShared. A handle is opened by its kind, whatever this device offers. A
+// buffer that was opened may be freed once nothing queued reads it; one that was allocated, only
+// while no thread records, since freeing it waits for the device.
 absl::StatusOr<MemoryHandle> ShareMemory(std::span<const std::byte> memory);
 absl::StatusOr<DeviceBuffer> OpenSharedMemory(int device, const MemoryHandle& handle);
 

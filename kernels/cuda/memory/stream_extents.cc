@@ -10,7 +10,8 @@
 namespace tandem::cuda {
 namespace {
 
-// The kernel writes there: an address that the device cannot reach would cost the context.
+// Checks that the device can reach `hashes`, where the kernel writes: an address out of its reach
+// would destroy the CUDA context.
 absl::Status CheckReachable(std::span<const uint64_t> hashes) {
   if (hashes.empty()) return absl::OkStatus();
   cudaPointerAttributes attributes = {};

@@ -8,7 +8,7 @@
 #include "kernels/xxh3.h"
 
 // XXH3 64-bit (kernels/xxh3.h) in the parts that threads share. Sums within a block are taken in
-// any order; blocks form a chain. All lane functions.
+// any order; blocks form a chain. A lane may call all of these alone, except Merged.
 namespace tandem::cuda::xxh3 {
 
 using namespace tandem::xxh3;
@@ -25,7 +25,7 @@ __device__ __forceinline__ uint64_t SecretAt(int at) {
 
 // ---- words ----
 
-// kBytes bytes that lie anywhere, little-endian.
+// The kBytes bytes at p, which may lie anywhere, as a little-endian number.
 template <int kBytes>
 __device__ __forceinline__ uint64_t ReadWord(const std::byte* p) {
   uint64_t word = 0;
@@ -44,12 +44,12 @@ __device__ __forceinline__ uint64_t SwapBytes(uint64_t x) {
   return x << 32 | x >> 32;
 }
 
-// The halves of the 128-bit product, one over the other.
+// The upper and the lower half of the 128-bit product of a and b, combined by XOR.
 __device__ __forceinline__ uint64_t FoldedProduct(uint64_t a, uint64_t b) {
   return __umul64hi(a, b) ^ a * b;
 }
 
-// The product of the halves of x.
+// The product of the upper and the lower 32 bits of x.
 __device__ __forceinline__ uint64_t HalvesProduct(uint64_t x) {
   return (x & 0xffffffff) * (x >> 32);
 }
@@ -60,7 +60,7 @@ __device__ __forceinline__ uint64_t Avalanche(uint64_t x) {
   return x ^ x >> 32;
 }
 
-// ---- up to 240 bytes ----
+// ---- hashes of up to 240 bytes ----
 
 __device__ __forceinline__ uint64_t Hash0To3(const std::byte* p, int n) {
   uint64_t x = SecretAt(56) ^ SecretAt(64);
@@ -97,7 +97,7 @@ __device__ __forceinline__ uint64_t Mix16(const std::byte* p, int secret) {
                        ReadWord<8>(p + 8) ^ SecretAt(secret + 8));
 }
 
-// In pairs from both ends inwards.
+// The hash of 17 to 128 bytes, mixed in pairs of 16 from both ends inwards.
 __device__ __forceinline__ uint64_t Hash17To128(const std::byte* p, int n) {
   uint64_t x = static_cast<uint64_t>(n) * kPrime64_1;
   for (int i = (n - 1) / 32; i >= 0; --i) {
@@ -114,7 +114,7 @@ __device__ __forceinline__ uint64_t Hash129To240(const std::byte* p, int n) {
   return Avalanche(x + Mix16(p + n - 16, 119));
 }
 
-// n <= kShortBytes.
+// The hash of n bytes, n <= kShortBytes.
 __device__ __forceinline__ uint64_t HashShort(const std::byte* p, int n) {
   if (n <= 3) return Hash0To3(p, n);
   if (n <= 8) return Hash4To8(p, n);
@@ -122,19 +122,21 @@ __device__ __forceinline__ uint64_t HashShort(const std::byte* p, int n) {
   return n <= 128 ? Hash17To128(p, n) : Hash129To240(p, n);
 }
 
-// ---- more: what happens to accumulator `lane` ----
+// ---- hashes of more than 240 bytes: the steps of accumulator `lane` ----
 
-// What a stripe adds, `word` being the lane's of it, `other` that of lane ^ 1.
+// What a stripe adds to the lane's accumulator: `word` is the lane's word of the stripe, `other`
+// that of lane ^ 1.
 __device__ __forceinline__ uint64_t Added(uint64_t word, uint64_t other, uint64_t secret) {
   return other + HalvesProduct(word ^ secret);
 }
 
-// At the end of a block; `secret`: SecretAt(kScrambleSecret + 8 * lane).
+// The accumulator after the scrambling at the end of a block; `secret` is SecretAt(kScrambleSecret
+// + 8 * lane).
 __device__ __forceinline__ uint64_t Scrambled(uint64_t accumulator, uint64_t secret) {
   return (accumulator ^ accumulator >> 47 ^ secret) * kPrime32_1;
 }
 
-// The hash, of which each lane holds an accumulator; lanes come in groups of 8. Warp.
+// The hash of `bytes` bytes from its accumulators, one in each lane of every group of 8. Warp.
 __device__ __forceinline__ uint64_t Merged(uint64_t accumulator, int lane, uint64_t bytes) {
   constexpr uint32_t kWarp = 0xffffffff;
   const uint64_t keyed = accumulator ^ SecretAt(kMergeSecret + 8 * lane);

@@ -19,13 +19,14 @@ struct Histogram {
   uint32_t mass_low[kBins];
   uint32_t mass_high[kBins];
 
-  // Each thread some bins; a barrier follows.
+  // Sets all bins to 0, each thread some of them; the caller adds a barrier.
   __device__ __forceinline__ void Clear() {
     for (int i = static_cast<int>(threadIdx.x); i < kBins; i += static_cast<int>(blockDim.x)) {
       tokens[i] = mass_low[i] = mass_high[i] = 0;
     }
   }
-  // 64 bits out of two atomics of 32, which is what shared memory is quick at; the second is rare.
+  // Adds a token. The 64-bit sum is made of two atomics of 32 bits, at which shared memory is
+  // quick; the second is rarely needed.
   __device__ __forceinline__ void Add(int bin, uint64_t mass) {
     atomicAdd(&tokens[bin], 1u);
     const auto low = static_cast<uint32_t>(mass);
@@ -40,12 +41,12 @@ struct Histogram {
   }
 };
 
-// What a cut counts.
+// What is added up until a cut's limit is reached.
 enum class Measure : uint8_t { kTokens, kMass };
 
 // A set of tokens with neighbouring ranks, in which a cut lies.
 struct CutRange {
-  int32_t bin;           // of the last histogram
+  int32_t bin;           // its bin of the last histogram
   uint32_t tokens;       // in the range
   uint64_t mass;         // of the range
   uint64_t mass_before;  // of all tokens that rank before the range
@@ -55,7 +56,7 @@ struct CutRange {
 // The last token that is kept.
 struct Cut {
   uint64_t last;  // its rank
-  uint64_t mass;  // of all that are kept
+  uint64_t mass;  // of all tokens that are kept
 };
 
 struct CutWorkspace {
@@ -71,7 +72,7 @@ struct CutWorkspace {
   Cut cut;
 };
 
-// The sum of x over the threads before this one; `total` over all.
+// The sum of x over the threads before this one; `total` becomes the sum over all.
 __device__ __forceinline__ uint64_t SumBefore(CutWorkspace& shared, uint64_t x, uint64_t& total) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int warp = static_cast<int>(threadIdx.x / 32);
@@ -122,7 +123,7 @@ __device__ inline CutRange FindBin(CutWorkspace& shared, const Histogram& histog
   return shared.range;
 }
 
-// The mass of all tokens.
+// The mass of all tokens of a row.
 __device__ inline uint64_t MassOfRow(CutWorkspace& shared, const ScoredRow& row,
                                      const Weights& weights) {
   uint64_t own = 0;
@@ -134,7 +135,7 @@ __device__ inline uint64_t MassOfRow(CutWorkspace& shared, const ScoredRow& row,
 }
 
 // Fills the histogram of buckets; returns the mass of all tokens. At low temperatures most tokens
-// are in the last bucket, where they would queue for one counter.
+// are in the last bucket: each thread counts its own first, or they would queue for one counter.
 __device__ inline uint64_t FillBuckets(CutWorkspace& shared, const ScoredRow& row,
                                        const Weights& weights) {
   constexpr int kLastBucket = Weights::kBuckets - 1;
@@ -173,7 +174,7 @@ struct Members {
   }
 };
 
-// Narrows a range to the members with the right next digit of the rank.
+// Narrows a range to those of its members whose ranks have the next digit of the cut's rank.
 __device__ inline CutRange NarrowByDigit(CutWorkspace& shared, const ScoredRow& row,
                                          const Weights& weights, const CutRange& range,
                                          Measure measure, Members& members) {
@@ -207,7 +208,7 @@ __device__ inline void ListMembers(CutWorkspace& shared, const ScoredRow& row,
   __syncthreads();
 }
 
-// The cut inside a bucket that FindBin has found.
+// Finds the cut inside a bucket that FindBin has returned.
 __device__ inline Cut FindCut(CutWorkspace& shared, const ScoredRow& row, const Weights& weights,
                               CutRange range, Measure measure) {
   Members members = {range.bin, 0, 64};

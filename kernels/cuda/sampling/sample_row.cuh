@@ -63,7 +63,7 @@ __device__ __forceinline__ int4 VectorAt(const int32_t* p) {
   return *reinterpret_cast<const int4*>(p);
 }
 
-// Four elements of a row that ends at `end`, 16 bytes at once where that is possible.
+// Loads four elements of a row that ends at `end`, 16 bytes at once where that is possible.
 template <class T>
 __device__ __forceinline__ void LoadQuad(const T* row, int32_t at, int32_t end, Access access,
                                          T (&quad)[kQuad]) {
@@ -131,7 +131,7 @@ class Weights {
         log2_scale_(fminf(kLog2OfE / temperature, FLT_MAX)),
         bucket_scale_(fminf(kBucketsPerNat / temperature, FLT_MAX)) {}
 
-  // 1 at the highest score.
+  // The weight of a score; 1 at the highest score.
   __device__ __forceinline__ float Of(float score) const {
     return ptx::Exp2((score - highest_) * log2_scale_);
   }
@@ -144,8 +144,8 @@ class Weights {
     return static_cast<double>(mass) / static_cast<double>(kOne);
   }
 
-  // Scores in steps of 1/32 nat, the highest first; what is 32 nats below it and more, where
-  // weights have no mass any more, is the last bucket.
+  // The bucket of a score, in steps of 1/32 nat from the highest score down. All scores 32 nats
+  // below it or more, where weights have no mass any more, are in the last bucket.
   static constexpr int kBuckets = 1024;
   __device__ __forceinline__ int BucketOf(float score) const {
     const float place = (highest_ - score) * bucket_scale_;

@@ -47,7 +47,7 @@ void Sampler::Describe(std::span<const SampleRow> rows) {
   rows_.clear();
   ids_.clear();
   alternatives_ = 0;
-  // Appends a list where it is used; returns where it begins.
+  // Appends a list to ids_ if it is `used`; returns where it begins there.
   const auto add = [this](std::span<const int32_t> ids, bool used) {
     const auto begin = static_cast<int32_t>(ids_.size());
     if (used) ids_.insert(ids_.end(), ids.begin(), ids.end());
@@ -86,7 +86,7 @@ void Sampler::Describe(std::span<const SampleRow> rows) {
   }
 }
 
-// Lists of allowed tokens may be longer than what a plan has room for: then the call brings them.
+// Lists of allowed tokens may be longer than what a plan has room for: then Sample uploads them.
 SamplePlan Sampler::Plan(std::span<const SampleRow> rows, StepStaging& staging) {
   Describe(rows);
   if (ids_.size() > max_planned_ids_) return {};

@@ -14,9 +14,9 @@
 
 namespace tandem::cuda {
 
-// Samples on the device: what the rows ask for goes up with the step's arrays where it was planned,
-// else in a copy of its own; the chosen tokens come back in one. Thread: one at a time. `device`
-// must outlive it.
+// Samples on the device. What the rows ask for is uploaded with the step's arrays where it was
+// planned, else in a copy of its own; the chosen tokens come back in one copy. Thread: one at a
+// time. `device` must outlive it.
 class Sampler {
  public:
   explicit Sampler(CudaDevice& device)
@@ -27,15 +27,16 @@ class Sampler {
 
   // Bytes that a plan within `limits` takes in a staging.
   static size_t PlanBytes(const WorkLimits& limits);
-  // Without room to bring rows that were not planned.
+  // Allocates memory for calls within `limits`, but no room to upload rows that were not planned.
   absl::Status Reserve(const WorkLimits& limits);
-  // An empty plan where the rows' lists are too long for it.
+  // Adds what the rows ask for to `staging`. The plan is empty where their lists are too long for
+  // it.
   SamplePlan Plan(std::span<const SampleRow> rows, StepStaging& staging);
-  // Returns when args.out is filled.
+  // Samples the rows; returns when args.out is filled.
   absl::Status Sample(CudaStream& stream, const LaunchTarget& on, const SampleArgs& args);
 
  private:
-  // The rows on the device.
+  // Where the rows and their lists of tokens lie on the device.
   struct Described {
     const DeviceSampleRow* rows;
     const int32_t* ids;
@@ -49,9 +50,9 @@ class Sampler {
   CudaDevice& device_;
   CallStaging staging_;
   Scratch work_;
-  Scratch results_;             // the tokens of the rows, then the alternatives
-  DeviceBuffer host_results_;   // the same
-  size_t max_planned_ids_ = 0;  // that a plan has room for
+  Scratch results_;             // on the device: the tokens of the rows, then the alternatives
+  DeviceBuffer host_results_;   // the copy of results_ on the host
+  size_t max_planned_ids_ = 0;  // token ids that a plan has room for
   std::vector<DeviceSampleRow> rows_;
   std::vector<int32_t> ids_;
   size_t alternatives_ = 0;  // that the rows ask for together

@@ -8,8 +8,9 @@
 #include "kernels/cuda/sampling/sample_cut.cuh"
 #include "kernels/cuda/sampling/sample_row.cuh"
 
-// One block per row at a time. Each pass over the row is bounded by what one SM can read from the
-// L2 cache: a greedy row takes one, a draw two, one of top_k or top_p two or three more.
+// Samples rows, a thread block per row at a time. Each pass over the row is bounded by what one SM
+// can read from the L2 cache: a greedy row takes one, a draw two, one of top_k or top_p two or
+// three more.
 
 namespace tandem::cuda {
 namespace {
@@ -69,7 +70,7 @@ __device__ __forceinline__ bool HasExclusions(const DeviceSampleRow& row) {
   return row.excluded_begin < row.biases_begin;
 }
 
-// Comes before the tokens are counted.
+// Marks the tokens that the row excludes; comes before CountTokens.
 __device__ void MarkExcluded(const SampleLaunch& launch, const DeviceSampleRow& row,
                              int32_t* counts) {
   const auto first = static_cast<int32_t>(threadIdx.x);
@@ -94,7 +95,7 @@ __device__ __forceinline__ bool HasPenalties(const DeviceSampleRow& row) {
   return row.repetition_penalty != 1 || row.presence_penalty != 0 || row.frequency_penalty != 0;
 }
 
-// Says of each token how often it is in the output, or that it is in the prompt alone.
+// Counts how often each token is in the output, or marks that it is in the prompt alone.
 __device__ void CountTokens(const SampleLaunch& launch, const DeviceSampleRow& row,
                             int32_t* counts) {
   const auto first = static_cast<int32_t>(threadIdx.x);
@@ -123,12 +124,12 @@ __device__ void ForgetTokens(const SampleLaunch& launch, const DeviceSampleRow& 
   }
 }
 
-// ---- the highest ----
+// ---- the highest logit and the best token ----
 
 struct Highest {
   uint64_t rank;  // of the best token after penalties
-  float logit;    // before
-  bool finite;    // all logits are
+  float logit;    // the highest logit before penalties
+  bool finite;    // whether all logits are finite
 };
 
 __device__ Highest FindHighest(Workspace& shared, const ScoredRow& row) {
@@ -167,7 +168,7 @@ __device__ Highest FindHighest(Workspace& shared, const ScoredRow& row) {
 
 // ---- the draw ----
 
-// Which tokens are left.
+// Which tokens are left to draw from after top_k, top_p and min_p.
 struct Filter {
   uint64_t last;  // rank of the last token that top_k and top_p keep
   float min_p;
@@ -189,7 +190,7 @@ __device__ uint64_t LastKept(Workspace& shared, const ScoredRow& row,
     const CutRange range = FindBin(shared.cut, shared.cut.buckets, Measure::kTokens,
                                    static_cast<uint64_t>(request.top_k));
     mass = range.mass_before;
-    if (range.mass > 0) {  // else it does not matter which of the bucket are kept
+    if (range.mass > 0) {  // else the bucket has no mass, and which of it are kept is all the same
       const Cut cut = FindCut(shared.cut, row, weights, range, Measure::kTokens);
       last = cut.last;
       mass = cut.mass;
@@ -202,7 +203,7 @@ __device__ uint64_t LastKept(Workspace& shared, const ScoredRow& row,
   return FindCut(shared.cut, row, weights, range, Measure::kMass).last;
 }
 
-// The ids of which warp w of the block sums the masses: rising from warp to warp.
+// The range of ids whose masses warp `warp` of the block sums; ids rise from warp to warp.
 __device__ __forceinline__ TokenRange RangeOfWarp(const ScoredRow& row, int warp) {
   const auto warps = static_cast<int32_t>(blockDim.x / 32);
   const int32_t size = ((row.vocab + warps - 1) / warps + kQuad - 1) / kQuad * kQuad;
@@ -210,7 +211,7 @@ __device__ __forceinline__ TokenRange RangeOfWarp(const ScoredRow& row, int warp
           static_cast<int32_t>(threadIdx.x % 32), 32};
 }
 
-// The token of a range, its ids rising, at which the sum of masses exceeds `mass`.
+// Finds the token of a range, ids rising, at which the running sum of masses exceeds `mass`.
 __device__ int32_t PickInRange(Workspace& shared, const ScoredRow& row, const Weights& weights,
                                const Filter& filter, TokenRange range) {
   const auto threads = static_cast<int32_t>(blockDim.x);
@@ -264,13 +265,15 @@ __device__ int32_t Draw(Workspace& shared, const ScoredRow& row, const DeviceSam
 
 // ---- logprobs ----
 
-// While it is sorted, an entry holds the logit.
+// The order of the alternatives: by falling logit, then by rising id. While they are sorted, the
+// field logprob holds the logit.
 __device__ __forceinline__ bool RanksBefore(const DeviceTokenLogprob& a,
                                             const DeviceTokenLogprob& b) {
   return a.logprob > b.logprob || (a.logprob == b.logprob && a.token_id < b.token_id);
 }
 
-// Bitonic, with as many virtual last entries behind the n as make a power of two.
+// A bitonic sort of n entries, with as many virtual last entries behind them as make a power of
+// two.
 // Source: Batcher, "Sorting networks and their applications", 1968.
 __device__ void SortByRank(DeviceTokenLogprob* top, int32_t n) {
   for (int32_t size = 2; size / 2 < n; size *= 2) {
@@ -288,7 +291,7 @@ __device__ void SortByRank(DeviceTokenLogprob* top, int32_t n) {
   }
 }
 
-// The tokens up to rank `last`, which are `n`, in their order.
+// Collects the tokens up to rank `last`, of which there are n, and sorts them by rank.
 __device__ void CollectTop(Workspace& shared, const ScoredRow& row, uint64_t last,
                            DeviceTokenLogprob* top, int32_t n) {
   if (threadIdx.x == 0) shared.num_collected = 0;
@@ -300,7 +303,7 @@ __device__ void CollectTop(Workspace& shared, const ScoredRow& row, uint64_t las
   SortByRank(top, n);
 }
 
-// Writes the sampled token's logprob and the alternatives, of the row before penalties.
+// Writes the alternatives and returns the sampled token's log-probability, both before penalties.
 __device__ float ReportLogprobs(Workspace& shared, const ScoredRow& row, float highest,
                                 int32_t sampled, DeviceTokenLogprob* top, int32_t num_top) {
   const Weights weights(highest, 1);
@@ -352,7 +355,8 @@ __device__ DeviceSampledToken SampleRow(Workspace& shared, const SampleLaunch& l
   return {token, logprob};
 }
 
-// Elements of the scratch that a block has, a multiple of 16 bytes.
+// The counts, one per token, that a thread block has in the scratch: padded to a multiple of 16
+// bytes.
 __host__ __device__ __forceinline__ int64_t CountsOfBlock(int32_t vocab) {
   return (int64_t{vocab} + kQuad - 1) / kQuad * kQuad;
 }
@@ -386,7 +390,7 @@ __global__ void __launch_bounds__(kMaxSampleThreads, 1)
   }
 }
 
-// A power of two, so that the bins of a histogram are shared out evenly.
+// The threads of a block: a power of two, so that the bins of a histogram are shared out evenly.
 unsigned ThreadsFor(int32_t vocab) {
   constexpr int32_t kTokensPerThread = 16;
   unsigned threads = 32;

@@ -20,13 +20,13 @@ class Bound {
                                   std::initializer_list<std::string_view> parameters,
                                   size_t required, Arguments arguments);
 
-  // Whether the parameter was given a value, be it none.
+  // Whether the parameter was given a value, even if that is none.
   bool Has(size_t i) const { return values_[i].has_value(); }
-  // None where it was not given.
+  // The argument; none where it was not given.
   Value Get(size_t i) const { return values_[i].value_or(Value()); }
   absl::StatusOr<int64_t> Integer(size_t i, int64_t otherwise) const;
   bool Truth(size_t i, bool otherwise) const;
-  // A copy, which is paid for. INVALID_ARGUMENT for anything but a string.
+  // A copy of the string, which is paid for in steps. INVALID_ARGUMENT for anything but a string.
   absl::StatusOr<Text> String(size_t i, std::string_view otherwise, Machine& machine) const;
 
  private:

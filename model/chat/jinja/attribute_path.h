@@ -12,13 +12,13 @@ namespace tandem::jinja {
 // The argument `attribute` of filters such as map and sort: "function.name" or an index.
 class AttributePath {
  public:
-  // None: the item itself.
+  // Parses a path. The value none stands for the item itself.
   static absl::StatusOr<AttributePath> From(const Value& attribute, Machine& machine);
-  // Several paths, separated by commas.
+  // Parses several paths, separated by commas.
   static absl::StatusOr<std::vector<AttributePath>> ListFrom(const Value& attribute,
                                                              Machine& machine);
 
-  // `otherwise` takes the place of what is undefined.
+  // The value at the path within `item`. `otherwise` takes the place of an undefined value.
   absl::StatusOr<Value> Get(Value item, const std::optional<Value>& otherwise,
                             Machine& machine) const;
 

@@ -26,8 +26,8 @@ std::string MapCase(std::string_view text, Map map) {
 }
 
 std::string TitleCharacter(int32_t c) {
-  // Only these have a title-case form of several characters; ICU's function of single characters
-  // does not return it.
+  // Only characters beyond ASCII can have a title-case form of several characters; ICU's function
+  // of single characters does not return it.
   std::string one;
   AppendCharacter(c, one);
   if (c < 128) return std::string(1, static_cast<char>(u_toupper(c)));
@@ -192,7 +192,8 @@ Trimmed Trim(std::string_view text, const std::string_view* chars, Side side) {
 }
 
 namespace {
-// Short texts are found faster by the plain way, which compares at most so many bytes per offset.
+// The longest text that is searched for with std::string_view::find. For short texts it is faster,
+// and it compares at most this many bytes per offset.
 constexpr size_t kShortText = 32;
 }  // namespace
 

@@ -9,7 +9,7 @@ namespace tandem::jinja {
 
 // Strings as Python sees them: sequences of code points. Every `text` is well-formed UTF-8.
 
-// The bytes of the character that starts with `first`.
+// The length in bytes of the character whose first byte is `first`.
 size_t CharacterBytes(char first);
 size_t CountCharacters(std::string_view text);
 // The offset of the character `index`, at most text.size().
@@ -20,15 +20,15 @@ int32_t NextCharacter(std::string_view text, size_t& at);
 int32_t PreviousCharacter(std::string_view text, size_t& at);
 void AppendCharacter(int32_t code_point, std::string& out);
 
-// str.isspace() of one character.
+// As Python's str.isspace() for one character.
 bool IsSpace(int32_t c);
 // Whether str.splitlines() breaks a line after this character.
 bool IsLineBreak(int32_t c);
-// str.isprintable() of one character.
+// As Python's str.isprintable() for one character.
 bool IsPrintable(int32_t c);
-// \w of Python's regular expressions.
+// Whether \w of Python's regular expressions matches the character.
 bool IsWordCharacter(int32_t c);
-// str.isalpha(), isdecimal(), isdigit(), isnumeric() of one character.
+// As Python's str.isalpha(), isdecimal(), isdigit() and isnumeric() for one character.
 bool IsAlpha(int32_t c);
 bool IsDecimal(int32_t c);
 bool IsDigit(int32_t c);
@@ -39,9 +39,10 @@ bool IsCased(int32_t c);  // lower, upper or title case
 
 std::string Upper(std::string_view text);
 std::string Lower(std::string_view text);
-// str.title(): the first letter after each character that has no case becomes a capital.
+// As Python's str.title(): the first letter after each character that has no case becomes a
+// capital.
 std::string TitleCase(std::string_view text);
-// str.capitalize().
+// As Python's str.capitalize().
 std::string Capitalize(std::string_view text);
 std::string SwapCase(std::string_view text);
 
@@ -57,7 +58,8 @@ Trimmed Trim(std::string_view text, const std::string_view* chars, Side side);
 // The offset at or after `from` where `wanted` is in `text`, or npos. Takes time in proportion to the
 // text, whatever both are: std::string_view::find may compare all of `wanted` at each offset.
 size_t FindText(std::string_view text, std::string_view wanted, size_t from = 0);
-// The offset of the last such place.
+// The offset of the last place where `wanted` is in `text`, or npos. Takes linear time, as
+// FindText.
 size_t FindLastText(std::string_view text, std::string_view wanted);
 
 }  // namespace tandem::jinja

@@ -14,7 +14,7 @@ namespace {
 // How deep expressions and bodies may be nested: a macro that calls itself ends here.
 constexpr int kMaxDepth = 500;
 
-// Gives a loop that something else still holds at its end to the machine.
+// Hands a loop to the machine when it ends, if something else still holds it.
 class LoopEnd {
  public:
   LoopEnd(Machine& machine, const std::shared_ptr<Loop>& loop) : machine_(machine), loop_(loop) {}
@@ -213,7 +213,7 @@ absl::StatusOr<Evaluator::Flow> Evaluator::RunFor(const Statement& statement) {
     completed_one = completed_one || flow == Flow::kNext;
   }
   scope_ = outer;
-  // In Jinja, too, `else` runs when every turn was cut short.
+  // As in Jinja, the `else` of a loop also runs when every turn was cut short by break or continue.
   if (completed_one || statement.otherwise.empty()) return Flow::kNext;
   scope_ = std::make_shared<Scope>();
   scope_->parent = outer;

@@ -47,7 +47,7 @@ class Evaluator {
   absl::StatusOr<Flow> RunIf(const Statement& statement);
   absl::StatusOr<Flow> RunFor(const Statement& statement);
   absl::Status RunWith(const Statement& statement);
-  // The text of a body in a scope of its own.
+  // Runs a body in a scope of its own and returns the text that it writes.
   absl::StatusOr<Text> Capture(const Body& body);
   absl::Status Assign(const Target& target, Value value);
   absl::Status Print(const Value& value);
@@ -58,7 +58,7 @@ class Evaluator {
   // Expressions: evaluate_expression.cc.
   Result Evaluate(const Expression& expression);
   Result EvaluateKind(const Expression& expression);
-  // What starts with the value of its first operand.
+  // Evaluates an operation whose first operand has the value `value`.
   Result EvaluateOperation(const Expression& expression, const Value& value);
   Result EvaluateVariable(const Expression& expression);
   Result EvaluateRow(const Expression& expression);
@@ -67,7 +67,7 @@ class Evaluator {
   Result EvaluateCompare(const Expression& expression);
   Result EvaluateConcatenation(const Expression& expression);
   absl::StatusOr<Arguments> EvaluateArguments(const Call& call);
-  // `input` is the text of a filter block.
+  // Applies a filter. `input` is the text of a block that is filtered, and null elsewhere.
   Result EvaluateFilter(const Expression& expression, const Value* input);
 
   const Program& program_;
@@ -76,7 +76,8 @@ class Evaluator {
   Text out_;
   int depth_ = 0;
   std::optional<Position> failed_at_;
-  // Macros hold the scopes that they are defined in, which may hold them.
+  // The scopes that macros are defined in. Macros hold them, and they may hold the macros; the
+  // destructor empties them.
   std::vector<std::shared_ptr<Scope>> captured_;
 };
 

@@ -6,7 +6,8 @@
 namespace tandem::jinja {
 namespace {
 
-// Bounds the recursion over trees: of the parser, the evaluator and the destructor.
+// The largest height of an expression's tree. Bounds the recursion of the parser, the evaluator and
+// the destructor.
 constexpr int kMaxHeight = 150;
 constexpr int kMaxNesting = 60;
 
@@ -327,7 +328,7 @@ ExpressionParser::Result ExpressionParser::ParseTuple(Conditional conditional,
   return std::move(items[0]);
 }
 
-// A list, or a dict, whose items are pairs.
+// Parses the items of a list, or of a dict, where each is a pair.
 ExpressionParser::Result ExpressionParser::ParseItems(std::string_view open,
                                                       std::string_view close) {
   const Position at = tokens_.current().at;

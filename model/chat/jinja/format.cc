@@ -124,7 +124,7 @@ absl::Status CheckSpec(const FormatSpec& spec) {
   return absl::OkStatus();
 }
 
-// Reads "12" at `at`; 0 where there are no digits.
+// Reads a decimal number such as "12" at `at`; 0 where there are no digits.
 int64_t ReadCount(std::string_view text, size_t& at) {
   int64_t count = 0;
   while (at < text.size() && text[at] >= '0' && text[at] <= '9') {
@@ -138,7 +138,7 @@ Text Truncate(Text text, int64_t precision) {
   return text;
 }
 
-// text % values.
+// Formats text % values as Python does.
 class PercentFormatter {
  public:
   PercentFormatter(const Text& text, const Value& values, Machine& machine)
@@ -158,7 +158,7 @@ class PercentFormatter {
       begin = percent + 1;
       RETURN_IF_ERROR(WriteOne(begin));
     }
-    // What can be subscripted may have more items than are used.
+    // A value that can be subscripted may have more items than the format uses.
     const bool may_be_left =
         tuple_ == nullptr &&
         (values_.dict() != nullptr || values_.list() != nullptr || values_.undefined() != nullptr);
@@ -256,7 +256,7 @@ class PercentFormatter {
   Text out_;
 };
 
-// "[[fill]align][sign][#][0][width][,][.precision][type]".
+// Parses the format "[[fill]align][sign][#][0][width][,][.precision][type]".
 absl::StatusOr<FormatSpec> ParseSpec(std::string_view text) {
   FormatSpec spec;
   size_t at = 0;

@@ -11,12 +11,12 @@
 namespace tandem::jinja {
 namespace {
 
-// The longer ones come first.
+// The operators. Longer ones come first, so that "//" is not taken for two of "/".
 constexpr std::string_view kOperators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "/",
                                            "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
                                            ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
 
-// Line breaks become \n, and one at the end is dropped.
+// Turns line breaks into \n, and drops one at the end.
 std::string NormalizeLines(std::string_view source) {
   std::string lines;
   lines.reserve(source.size());
@@ -51,7 +51,8 @@ class Lexer {
                            fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // Offsets are asked for in rising order, but for errors.
+  // The line and column of an offset. Counting goes on from the last offset, because offsets come
+  // in rising order, except for errors.
   Position PositionOf(size_t offset) {
     if (offset < counted_) {
       counted_ = 0;
@@ -100,7 +101,8 @@ class Lexer {
     return c == '-' || c == '+' ? c : ' ';
   }
 
-  // Moves behind the end of a tag, which is at `end`, and what is trimmed after it.
+  // Moves behind the end of a tag, which is at `end`, and behind the white space that is trimmed
+  // after it.
   void LeaveTag(size_t end, char sign, bool trims_line) {
     at_ = end + 2;
     if (sign == '-') {
@@ -148,7 +150,7 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  // The offset of the %} of {% raw %}, or npos where there is another tag.
+  // For the tag {% raw %}, the offset of its %}; npos where the tag at `offset` is another one.
   size_t EndOfRawTag(size_t offset) const {
     offset = SkipSpace(offset);
     if (!Has(offset, "raw")) return std::string::npos;
@@ -284,7 +286,7 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  // The end of a fraction, an exponent or both; `offset` itself where there is neither.
+  // The offset behind a fraction, an exponent or both; `offset` itself where there is neither.
   size_t ReadFraction(size_t offset, std::string& real) const {
     size_t end = offset;
     std::string part;

@@ -47,7 +47,7 @@ inline constexpr size_t kMaxTemplateBytes = 512 << 10;
 // are dropped. `source` is well-formed UTF-8. INVALID_ARGUMENT with line and column.
 absl::StatusOr<std::vector<Token>> Tokenize(std::string_view source);
 
-// "line 3, column 7: ...".
+// The position as text for a message: "line 3, column 7: ".
 std::string Describe(Position at);
 
 }  // namespace tandem::jinja

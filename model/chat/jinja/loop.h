@@ -25,21 +25,22 @@ class Loop final : public Kept {
   absl::StatusOr<std::optional<Value>> Next();
   void Empty() override;
 
-  // `loop.name`; undefined where there is no such attribute.
+  // The value of `loop.name`; undefined where there is no such attribute.
   absl::StatusOr<Value> Attribute(std::string_view name);
-  // loop.cycle and loop.changed.
+  // The template's functions loop.cycle and loop.changed.
   absl::StatusOr<Value> Cycle(const Arguments& arguments) const;
   absl::StatusOr<Value> Changed(const Arguments& arguments, Machine& machine);
 
  private:
-  // INVALID_ARGUMENT when the filter itself asks for it, by a loop that the template kept.
+  // Takes the next item that the filter lets through. INVALID_ARGUMENT when the filter itself asks
+  // for an item, by a variable `loop` that the template kept.
   absl::StatusOr<std::optional<Value>> Draw();
   absl::Status Peek();
   absl::StatusOr<int64_t> CountAll();
 
   std::vector<Value> items_;
   Filter filter_;
-  bool filtering_ = false;  // the filter runs
+  bool filtering_ = false;  // whether the filter is running
   size_t drawn_ = 0;
   int64_t index0_ = -1;
   std::optional<Value> current_;

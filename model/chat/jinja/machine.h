@@ -16,12 +16,13 @@ namespace tandem::jinja {
 class Kept {
  public:
   virtual ~Kept() = default;
-  // Lets go of all values.
+  // Releases all values that it holds.
   virtual void Empty() = 0;
 };
 
-// The means of one rendering: what it may still do, and the time that it prints. All work is paid
-// for in steps, copied bytes included, so that no template runs for long. Thread: one.
+// The resources of one rendering: the steps that it may still take, and the time that the template
+// may print. All work is paid for in steps, copied bytes included, so that no template runs for
+// long. Thread: one.
 class Machine {
  public:
   using Now = std::chrono::system_clock::time_point;
@@ -30,9 +31,10 @@ class Machine {
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  // INVALID_ARGUMENT once the steps are used up.
+  // Takes steps from those that are left. INVALID_ARGUMENT once they are used up.
   absl::Status Spend(size_t steps = 1) {
-    // Compared before they are added, because a template chooses them freely.
+    // Compared before it is added, because a template chooses `steps` freely and the sum could
+    // overflow.
     if (steps > static_cast<size_t>(max_steps_ - steps_)) {
       steps_ = max_steps_;
       return OutOfSteps();
@@ -40,7 +42,7 @@ class Machine {
     steps_ += static_cast<int64_t>(steps);
     return absl::OkStatus();
   }
-  // Pays for making or reading a text of that size.
+  // Pays for making or reading a text of `bytes` bytes.
   absl::Status SpendBytes(size_t bytes) { return Spend(1 + bytes / kBytesPerStep); }
 
   // Pays for reading a value's text, such as to compare it or to look it up.

@@ -9,9 +9,10 @@
 
 namespace tandem::jinja {
 
-// The attribute of this name that Python's str, list, dict and so on have: a method that is bound to
-// `object`. What would change the object is undefined, as the sandbox has it; what this build does
-// not have fails when it is called. Nothing when Python has no such attribute either.
+// The attribute of this name that Python's str, list, dict and so on have: a method that is bound
+// to `object`. A method that would change the object is undefined, as in Jinja's sandbox; one that
+// this build does not have fails when it is called. Nothing when Python has no such attribute
+// either.
 std::optional<Value> FindMethod(const Value& object, std::string_view name);
 
 using Method = absl::StatusOr<Value> (*)(Machine&, const Value& self, Arguments);
@@ -22,7 +23,7 @@ struct MethodEntry {
 // The methods of str.
 std::span<const MethodEntry> StringMethods();
 
-// Parts of texts that filters and methods share.
+// Operations on texts that filters and methods share.
 absl::StatusOr<Value> JoinTexts(const Text& separator, const std::vector<Text>& texts,
                                 Machine& machine);
 absl::StatusOr<Text> ReplaceText(const Text& text, const Text& old, const Text& replacement,

@@ -15,7 +15,8 @@ std::string_view TrimSpace(std::string_view text) {
   return text.substr(trimmed.begin, trimmed.end - trimmed.begin);
 }
 
-// Digits without the single underscores between them; nothing where an underscore is elsewhere.
+// `text` without the single underscores between its digits; nothing where an underscore is
+// elsewhere.
 std::optional<std::string> WithoutUnderscores(std::string_view text) {
   std::string digits;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -66,7 +66,7 @@ absl::StatusOr<Value> CalculateIntegers(BinaryOp op, int64_t a, int64_t b) {
   }
 }
 
-// The sign of a remainder is that of the divisor, even of zero.
+// a % b of Python's floats: the remainder has the sign of the divisor, even when it is zero.
 double ModuloReal(double a, double b) {
   double remainder = std::fmod(a, b);
   if (remainder == 0) return std::copysign(0.0, b);
@@ -171,7 +171,8 @@ std::partial_ordering CompareNumbers(const Value& left, const Value& right) {
   return exact(left) <=> exact(right);
 }
 
-// The first pair that differs decides; then the shorter list is less.
+// Whether the left list is less: the first pair of items that differs decides; without one, the
+// shorter list is less.
 absl::StatusOr<bool> IsLessList(const List& left, const List& right, Machine& machine) {
   const size_t common = std::min(left.items.size(), right.items.size());
   for (size_t i = 0; i < common; ++i) {
@@ -293,7 +294,7 @@ absl::StatusOr<bool> Compare(CompareOp op, const Value& left, const Value& right
   if (left.text() != nullptr && right.text() != nullptr) {
     RETURN_IF_ERROR(
         machine.SpendOnReading(left.text()->size() < right.text()->size() ? left : right));
-    // The order of UTF-8 is that of code points.
+    // Comparing UTF-8 by bytes gives the order of code points.
     const int order = left.text()->bytes().compare(right.text()->bytes());
     return (or_equal && order == 0) || (less ? order < 0 : order > 0);
   }
@@ -308,7 +309,8 @@ absl::StatusOr<bool> Compare(CompareOp op, const Value& left, const Value& right
   return InvalidArgument("values of type '{}' and '{}' have no order", left.type(), right.type());
 }
 
-// Whether Python would look for it among the keys of a dict. A tuple may hold another one many times.
+// Whether Python takes the value as a key of a dict. This costs steps, because a tuple may hold
+// another one many times.
 absl::StatusOr<bool> IsHashable(const Value& value, Machine& machine) {
   if (value.dict() != nullptr) return false;
   const List* const list = value.list();

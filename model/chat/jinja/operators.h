@@ -46,7 +46,8 @@ absl::StatusOr<std::vector<Value>> Iterate(const Value& value, Machine& machine)
 // Whether Iterate can succeed.
 bool IsIterable(const Value& value);
 
-// obj.name and obj[key] of a sandboxed environment: a value that is not there is undefined.
+// obj.name and obj[key] as in Jinja's sandboxed environment: a value that is not there is
+// undefined.
 absl::StatusOr<Value> GetAttribute(const Value& object, std::string_view name, Machine& machine);
 absl::StatusOr<Value> GetItem(const Value& object, const Value& key, Machine& machine);
 struct SliceBounds {
@@ -59,9 +60,9 @@ absl::StatusOr<Value> GetSlice(const Value& object, const SliceBounds& bounds, M
 // The error of using an undefined value.
 absl::Status UndefinedError(const Undefined& undefined);
 
-// text % values.
+// text % values of Python: formats the values.
 absl::StatusOr<Value> FormatPercent(const Text& text, const Value& values, Machine& machine);
-// text.format(...).
+// text.format(...) of Python.
 absl::StatusOr<Value> FormatBraces(const Text& text, const Arguments& arguments, Machine& machine);
 
 }  // namespace tandem::jinja

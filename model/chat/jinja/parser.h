@@ -13,7 +13,7 @@
 
 namespace tandem::jinja {
 
-// The tokens of a template, and the place that is read.
+// The tokens of a template, and the parser's place in them.
 class TokenStream {
  public:
   explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
@@ -26,9 +26,9 @@ class TokenStream {
   absl::Status ExpectOperator(std::string_view op);
   absl::Status Expect(Token::Kind kind, std::string_view what);
   absl::StatusOr<Token> ExpectName();
-  // A name, or several with dots between them.
+  // Takes a name, or several names with dots between them.
   absl::StatusOr<std::string> ExpectDottedName();
-  // The error of what stands at the current place.
+  // The error that the current token is not what is `wanted`.
   absl::Status Unexpected(std::string_view wanted) const;
 
  private:
@@ -41,17 +41,18 @@ absl::Status SyntaxError(Position at, fmt::format_string<Args...> format, Args&&
   return InvalidArgument("{}{}", Describe(at), fmt::format(format, std::forward<Args>(args)...));
 }
 
-// What the parser knows of the place that it reads.
+// What surrounds the place that the parser reads: macros and branches.
 class Surroundings {
  public:
   explicit Surroundings(Program& program) : program_(program) {}
 
   // The number of a variable whose value is used here.
   int Load(std::string_view name);
-  // Macros that are being read, whose bodies may mention caller, varargs and kwargs.
+  // Notes that a macro is being read, whose body may mention caller, varargs and kwargs.
   void EnterMacro(Macro* macro) { macros_.push_back(macro); }
   void LeaveMacro() { macros_.pop_back(); }
-  // Within branches, what is not supported fails only when it is reached.
+  // Notes that a branch is being read. Within branches, a feature that is not supported fails only
+  // when it is reached.
   void EnterBranch() { ++branches_; }
   void LeaveBranch() { --branches_; }
   bool in_branch() const { return branches_ > 0; }
@@ -69,12 +70,13 @@ class ExpressionParser {
       : tokens_(tokens), surroundings_(surroundings) {}
 
   enum class Conditional : uint8_t { kAllowed, kExcluded };
-  // A whole expression: value if condition else other.
+  // Parses a whole expression, up to the form "value if condition else other".
   absl::StatusOr<ExpressionPtr> Parse(Conditional conditional = Conditional::kAllowed);
-  // An expression, or a tuple without parentheses, which the name `end` ends too.
+  // Parses an expression, or a tuple without parentheses, which also ends before the name `end`.
   absl::StatusOr<ExpressionPtr> ParseTuple(Conditional conditional = Conditional::kAllowed,
                                            std::string_view end = "");
-  // |filter|filter after a value; null stands for the body of a block.
+  // Parses the filters after a value: |filter|filter. A null value stands for the body of a filter
+  // block.
   absl::StatusOr<ExpressionPtr> ParseFilters(ExpressionPtr value);
   absl::StatusOr<ExpressionPtr> ParseFilter(ExpressionPtr value);
 
@@ -87,7 +89,7 @@ class ExpressionParser {
   Result ParseAnd();
   Result ParseNot();
   Result ParseCompare();
-  // From the operators that bind least.
+  // The levels of arithmetic, from the operators that bind least.
   enum class Level : uint8_t { kSum, kConcatenate, kProduct, kPower, kUnary };
   Result ParseArithmetic(Level level);
   Result ParseConcatenate();

@@ -11,14 +11,14 @@ namespace tandem::jinja {
 // repr() of Python's float: the shortest digits that read back as the same number.
 std::string FormatReal(double value);
 
-// str() and repr() of Python. INVALID_ARGUMENT for what prints as an address there.
+// str() and repr() of Python. INVALID_ARGUMENT for a value that Python prints as an address.
 absl::StatusOr<Text> Str(const Value& value, Machine& machine);
 absl::StatusOr<Text> Repr(const Value& value, Machine& machine);
 
-// json.dumps() of Python.
+// The options of Python's json.dumps().
 struct JsonStyle {
   bool ensure_ascii = false;
-  std::optional<std::string> indent;  // of each level; nothing: all on one line
+  std::optional<std::string> indent;  // the indent of each level; nothing: all on one line
   std::string item_separator = ", ";
   std::string key_separator = ": ";
   bool sort_keys = false;

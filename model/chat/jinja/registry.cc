@@ -12,7 +12,7 @@
 namespace tandem::jinja {
 namespace {
 
-// What the sandbox of Jinja allows.
+// The most items of a range that the sandbox of Jinja allows.
 constexpr int64_t kMaxRange = 100000;
 
 absl::StatusOr<Value> RangeFunction(Machine& machine, Arguments arguments) {

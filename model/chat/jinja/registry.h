@@ -18,7 +18,7 @@ struct TestEntry {
   absl::StatusOr<bool> (*run)(Machine&, const Value&, Arguments);
 };
 
-// Null for names that this build does not have.
+// The filter or test of that name; null where this build has none.
 const FilterEntry* FindFilter(std::string_view name);
 const TestEntry* FindTest(std::string_view name);
 
@@ -26,7 +26,8 @@ std::span<const FilterEntry> TextFilters();
 std::span<const FilterEntry> SequenceFilters();
 std::span<const FilterEntry> SelectFilters();
 
-// The functions that every template sees. `name` without a function is not supported.
+// The functions that every template sees. Those with a name but without a function are not
+// supported.
 struct FunctionEntry {
   std::string_view name;
   absl::StatusOr<Value> (*run)(Machine&, Arguments);

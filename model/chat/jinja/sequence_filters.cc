@@ -114,7 +114,8 @@ struct Keyed {
   Value item;
 };
 
-// Several keys are compared as Python compares lists: equal ones need no order.
+// Whether items are sorted by one key or several. Several are compared as Python compares lists:
+// keys that are equal need no order.
 enum class KeysAre : uint8_t { kOne, kList };
 
 absl::StatusOr<bool> KeysBefore(const Keyed& a, const Keyed& b, KeysAre keys, Machine& machine) {
@@ -345,7 +346,7 @@ Filtered AttrFilter(Machine& machine, const Value& value, Arguments arguments) {
   ASSIGN_OR_RETURN(const Bound bound, Bound::To("attr", {"name"}, 1, std::move(arguments)));
   ASSIGN_OR_RETURN(const Text name, bound.String(0, "", machine));
   if (value.undefined() != nullptr) return UndefinedError(*value.undefined());
-  // Keys of a dict are no attributes.
+  // The keys of a dict are no attributes for the filter attr.
   if (value.dict() != nullptr) {
     if (auto method = FindMethod(value, name.view())) return *std::move(method);
     return Value::MakeUndefined(fmt::format("'dict object' has no attribute '{}'", name.view()));

@@ -76,7 +76,7 @@ class StatementParser {
     }
   }
 
-  // The body of a block that the tag `end` ends, which is taken as well.
+  // Reads the body of a block up to the tag `end`, which is taken as well.
   absl::StatusOr<Body> ParseWhole(std::string_view end) {
     RETURN_IF_ERROR(tokens_.Expect(Token::Kind::kBlockEnd, "'%}'"));
     ASSIGN_OR_RETURN(Body body, ParseBody({end}));
@@ -137,7 +137,8 @@ class StatementParser {
     return statement;
   }
 
-  // A name, or where it may be one, namespace.attribute.
+  // Parses one target: a name, a target in parentheses or, with `with_attribute`,
+  // namespace.attribute.
   absl::StatusOr<Target> ParseOneTarget(bool with_attribute) {
     Target target;
     target.at = tokens_.current().at;
@@ -230,7 +231,8 @@ class StatementParser {
     return statement;
   }
 
-  // Bodies that render into a text of their own cannot leave a loop around them.
+  // Reads a body that renders into a text of its own: break and continue in it cannot leave a loop
+  // around it.
   absl::StatusOr<Body> ParseOutsideOfLoops(std::string_view end) {
     const int loops = std::exchange(loops_, 0);
     absl::StatusOr<Body> body = ParseWhole(end);

@@ -11,7 +11,8 @@ namespace {
 
 using Result = absl::StatusOr<Value>;
 
-// The changed text does not say which bytes come from where.
+// Applies a change that does not tell which bytes come from where: if any of the text came from the
+// input, all of the result did.
 Result Changed(Machine& machine, const Text& text, std::string (*change)(std::string_view)) {
   RETURN_IF_ERROR(machine.SpendBytes(text.size()));
   Text changed(change(text.view()));
@@ -44,7 +45,7 @@ Result Strip(Machine& machine, const Value& self, Arguments arguments) {
 
 enum class From : uint8_t { kLeft, kRight };
 
-// Splits at runs of white space, and drops those at the ends.
+// Splits at runs of white space, and drops white space at both ends.
 std::vector<Text> SplitAtSpace(const Text& text, int64_t limit, From from) {
   std::vector<Text> parts;
   const std::string_view bytes = text.view();
@@ -98,7 +99,7 @@ std::vector<Text> SplitAtText(const Text& text, std::string_view separator, int6
   return parts;
 }
 
-// From the right: the mirrored text is split from the left.
+// Splits from the right, by searching the mirrored text from the left.
 std::vector<Text> SplitAtTextFromRight(const Text& text, std::string_view separator,
                                        int64_t limit) {
   std::vector<Text> parts;
@@ -129,7 +130,7 @@ Result Split(Machine& machine, const Value& self, Arguments arguments) {
                    Bound::To("split", {"sep", "maxsplit"}, 0, std::move(arguments)));
   const Text& text = *self.text();
   ASSIGN_OR_RETURN(const int64_t limit, bound.Integer(1, -1));
-  // Every part is a value of its own.
+  // Splitting costs steps in advance, because every part becomes a value of its own.
   RETURN_IF_ERROR(machine.Spend(text.size() / 8 + 1));
   if (bound.Get(0).is_none()) {
     std::vector<Text> parts = SplitAtSpace(text, limit, kFrom);
@@ -316,7 +317,7 @@ Result All(Machine& machine, const Value& self, Arguments arguments) {
 
 bool IsAlphaNumeric(int32_t c) { return IsAlpha(c) || IsNumeric(c); }
 
-// All characters with case have this one, and there is one.
+// Whether the text has characters with case, and all of these have the case of kHas.
 template <bool (*kHas)(int32_t)>
 Result AllCased(Machine& machine, const Value& self, Arguments arguments) {
   RETURN_IF_ERROR(Bound::To("this method", {}, 0, std::move(arguments)).status());
@@ -497,7 +498,7 @@ absl::StatusOr<Text> CenterText(const Text& text, int64_t width, const Text& fil
   RETURN_IF_ERROR(machine.SpendBytes(text.size()));
   const int64_t missing = MissingTo(width, text);
   if (missing <= 0) return text;
-  // Python's choice of the side that gets the odd character.
+  // Chooses the side that gets the odd fill character as Python does.
   const int64_t left = missing / 2 + (missing & width & 1);
   ASSIGN_OR_RETURN(Text out, Padding(left, fill, machine));
   ASSIGN_OR_RETURN(const Text right, Padding(missing - left, fill, machine));

@@ -17,7 +17,7 @@ Value NoAttribute(const Value& object, std::string_view name) {
       fmt::format("'{} object' has no attribute '{}'", object.type(), name));
 }
 
-// What Python's getattr finds; nothing where it raises AttributeError.
+// The attribute that Python's getattr finds; nothing where it raises AttributeError.
 absl::StatusOr<std::optional<Value>> FindAttribute(const Value& object, std::string_view name) {
   if (Loop* loop = object.loop()) {
     if (auto method = FindMethod(object, name)) return method;
@@ -31,7 +31,7 @@ absl::StatusOr<std::optional<Value>> FindAttribute(const Value& object, std::str
   return FindMethod(object, name);
 }
 
-// obj[key] of Python; nothing where it raises TypeError or LookupError.
+// The item obj[key] of Python; nothing where Python raises TypeError or LookupError.
 absl::StatusOr<std::optional<Value>> FindItem(const Value& object, const Value& key,
                                               Machine& machine) {
   RETURN_IF_ERROR(machine.SpendOnReading(key));
@@ -81,7 +81,7 @@ absl::StatusOr<Positions> PositionsOf(const SliceBounds& bounds, int64_t size) {
   ASSIGN_OR_RETURN(const auto stop, BoundOf(bounds.stop));
   Positions positions{0, 0, step.value_or(1)};
   if (positions.step == 0) return InvalidArgument("a slice's step must not be 0");
-  // A step beyond the size takes one item, however far beyond it is.
+  // A step larger than the size takes one item, however large it is.
   positions.step = std::clamp<int64_t>(positions.step, -size - 1, size + 1);
   const bool forward = positions.step > 0;
   const int64_t low = forward ? 0 : -1;
@@ -118,13 +118,14 @@ absl::StatusOr<Value> SliceText(const Text& text, const SliceBounds& bounds, Mac
   return Value(std::move(slice));
 }
 
-// A slice of a range is a range; only its printed form shows more than its items.
+// A slice of a range, which is a range itself; only its printed form shows more than its items.
 Value SliceRange(const List& range, const Positions& at, std::vector<Value> items) {
   const int64_t start = range.range[0];
   const int64_t step = range.range[2];
   auto slice = std::make_shared<List>();
   slice->kind = List::Kind::kRange;
-  // Without a fear of overflow, which only the printed form would show.
+  // Computes in unsigned integers, so that overflow is defined; only the printed form would show
+  // it.
   const auto at_step = [](int64_t from, int64_t count, int64_t width) {
     return static_cast<int64_t>(static_cast<uint64_t>(from) +
                                 static_cast<uint64_t>(count) * static_cast<uint64_t>(width));

@@ -56,7 +56,7 @@ struct Expression {
 
   Kind kind;
   Position at;
-  int height = 1;  // of the tree below it
+  int height = 1;  // of the tree that this is the root of
   Value constant;
   int variable = -1;
   std::string text;
@@ -81,16 +81,16 @@ struct Macro {
   std::string name;
   std::vector<int> parameters;
   std::vector<std::string> parameter_names;
-  std::vector<ExpressionPtr> defaults;  // of the last parameters
+  std::vector<ExpressionPtr> defaults;  // default values of the last parameters
   Body body;
-  // The special variables that the body mentions.
+  // Whether the body mentions the special variables caller, varargs and kwargs.
   bool wants_caller = false;
   bool wants_args = false;
   bool wants_named = false;
 };
 
 struct Branch {
-  ExpressionPtr condition;  // null: else
+  ExpressionPtr condition;  // null: the branch `else`
   Body body;
 };
 
@@ -99,13 +99,13 @@ struct Statement {
     kData,
     kPrint,
     kIf,
-    kFor,          // target, value, filter, body, otherwise
-    kSet,          // target, value
-    kSetBlock,     // target, value (a chain of filters, or null), body
-    kMacro,        // macro, and the variable it is named by
-    kCall,         // value (a call), macro (the caller)
-    kFilterBlock,  // value (a chain of filters, or null), body
-    kWith,         // targets, values, body
+    kFor,          // fields: target, value, filter, body, otherwise
+    kSet,          // fields: target, value
+    kSetBlock,     // fields: target, value (a chain of filters, or null), body
+    kMacro,        // fields: macro, and the variable it is named by
+    kCall,         // fields: value (a call), macro (the caller)
+    kFilterBlock,  // fields: value (a chain of filters, or null), body
+    kWith,         // fields: targets, values, body
     kBreak,
     kContinue
   };
@@ -125,7 +125,7 @@ struct Statement {
   std::vector<ExpressionPtr> values;
 };
 
-// The numbers of the variables of a template.
+// Numbers the variables of a template.
 class Symbols {
  public:
   int Number(std::string_view name) {
@@ -133,7 +133,7 @@ class Symbols {
     if (added) names_.emplace_back(name);
     return static_cast<int>(at->second);
   }
-  // -1 for a name that the template does not mention.
+  // The number of a variable; -1 for a name that the template does not mention.
   int Find(std::string_view name) const {
     const auto at = numbers_.find(std::string(name));
     return at == numbers_.end() ? -1 : static_cast<int>(at->second);
@@ -149,12 +149,12 @@ class Symbols {
 struct Program {
   Body body;
   Symbols symbols;
-  int loop = -1, caller = -1, varargs = -1, kwargs = -1;  // special variables
+  int loop = -1, caller = -1, varargs = -1, kwargs = -1;  // numbers of special variables
   absl::flat_hash_set<int> loaded;                        // variables whose value is used
 };
 
-// INVALID_ARGUMENT for what is not Jinja, UNIMPLEMENTED for what this build does not have; both
-// with line and column.
+// Parses a template. INVALID_ARGUMENT for what is not Jinja, UNIMPLEMENTED for what this build does
+// not have; both with line and column.
 absl::StatusOr<std::unique_ptr<const Program>> Parse(std::string_view source);
 
 }  // namespace tandem::jinja

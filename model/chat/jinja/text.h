@@ -26,7 +26,7 @@ class Text {
   std::string_view view() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
-  // Sorted, disjoint, not adjacent and not empty.
+  // The ranges that came from a request: sorted, disjoint, not adjacent and not empty.
   std::span<const Range> input() const { return input_; }
   bool has_input() const { return !input_.empty(); }
 
@@ -35,7 +35,7 @@ class Text {
   void Append(const Text& other, size_t begin, size_t end);
   Text Slice(size_t begin, size_t end) const;
   void Resize(size_t size);
-  // Marks all of the text if `from_input`.
+  // Marks all of the text as coming from a request if `from_input`.
   void Mark(bool from_input);
 
  private:

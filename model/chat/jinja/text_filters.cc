@@ -144,7 +144,7 @@ FilterResult TruncateFilter(Machine& machine, const Value& value, Arguments argu
   }
   ASSIGN_OR_RETURN(const int64_t whole, Length(value));
   if (whole - leeway <= length) return value;
-  // Lists and dicts that are short enough stay what they are, as in jinja2.
+  // truncate leaves lists and dicts that are short enough as they are, as in jinja2.
   if (value.text() == nullptr) return InvalidArgument("truncate wants a string");
   const Text& text = *value.text();
   Text out = text.Slice(0, OffsetOf(text.view(), static_cast<size_t>(length - end_length)));

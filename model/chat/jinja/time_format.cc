@@ -18,12 +18,12 @@ constexpr std::array<std::string_view, 12> kMonths = {
 struct Moment {
   std::chrono::year_month_day date;
   std::chrono::hh_mm_ss<std::chrono::microseconds> clock;
-  unsigned weekday;  // from Sunday
-  int day_of_year;   // from 0
+  unsigned weekday;  // days since Sunday
+  int day_of_year;   // days since 1 January
   int64_t seconds;   // since 1970
 };
 
-// A number of two digits, or with %-d as few as it has.
+// A number of `width` digits or, with directives like %-d, of as few digits as it has.
 std::string Number(int64_t value, int width, bool padded) {
   return padded ? fmt::format("{:0{}}", value, width) : fmt::format("{}", value);
 }
@@ -63,7 +63,7 @@ std::string DateDirective(char letter, bool padded, const Moment& at) {
       return Number((at.day_of_year + 7 - (weekday + 6) % 7) / 7, 2, padded);
     case 'y':
       return Number(year % 100, 2, padded);
-    default:  // Y
+    default:  // directive Y
       return fmt::format("{}", year);
   }
 }
@@ -90,7 +90,7 @@ std::string ClockDirective(char letter, bool padded, const Moment& at) {
   }
 }
 
-// What stands for several directives.
+// Directives that stand for several other ones.
 constexpr std::pair<char, std::string_view> kShorthands[] = {
     {'c', "%a %b %e %H:%M:%S %Y"},
     {'D', "%m/%d/%y"},

@@ -8,14 +8,15 @@
 namespace tandem::jinja {
 namespace {
 
-// If any text in the value came from the input, all of the JSON did.
+// Writes values as JSON. If any text in the value came from the input, all of the JSON did.
 class JsonWriter {
  public:
   JsonWriter(const JsonStyle& style, Machine& machine) : style_(style), machine_(machine) {}
 
   absl::Status Write(const Value& value, int level) {
     RETURN_IF_ERROR(machine_.Spend());
-    // Separators and indents cost more than their values, where a template chose long ones.
+    // How much may be written without being paid for. Separators and indents cost more than their
+    // values, where a template chose long ones.
     constexpr size_t kMaxUnpaid = 4096;
     if (out_.size() - paid_ > kMaxUnpaid) RETURN_IF_ERROR(Pay());
     if (value.is_none()) {
@@ -46,7 +47,7 @@ class JsonWriter {
   }
 
  private:
-  // For what has been written since the last payment.
+  // Pays for the bytes that were written since the last payment.
   absl::Status Pay() {
     return machine_.SpendBytes(out_.size() - std::exchange(paid_, out_.size()));
   }
@@ -83,7 +84,8 @@ class JsonWriter {
     return absl::OkStatus();
   }
 
-  // Most characters are: they are copied in runs, because decoding each takes several times as long.
+  // Whether a character is written without an escape. Most are, and they are copied in runs,
+  // because decoding each takes several times as long.
   static bool IsWrittenAsItIs(char c) { return c >= 0x20 && c <= 0x7E && c != '"' && c != '\\'; }
 
   void WriteCharacter(int32_t c, std::string_view bytes) {
@@ -169,7 +171,7 @@ class JsonWriter {
   const JsonStyle& style_;
   Machine& machine_;
   std::string out_;
-  size_t paid_ = 0;  // bytes of it
+  size_t paid_ = 0;  // bytes of out_ that are paid for
   bool from_input_ = false;
 };
 

@@ -105,7 +105,7 @@ std::optional<Dict::Key> Dict::KeyOf(const Value& key) {
   if (const Text* text = key.text()) return Key{Key::Kind::kText, text->view()};
   if (const auto integer = key.integer()) return Key{Key::Kind::kInteger, {}, *integer};
   if (const double* real = key.real()) {
-    // Equal numbers are one key, whatever their type.
+    // Equal numbers are the same key of a dict, whatever their type.
     if (std::trunc(*real) == *real && std::abs(*real) < 9e18) {
       return Key{Key::Kind::kInteger, {}, static_cast<int64_t>(*real)};
     }

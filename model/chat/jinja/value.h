@@ -27,7 +27,7 @@ struct Namespace;
 
 struct None {};
 
-// Why a value is undefined: what the errors of its uses say.
+// Why a value is undefined: the errors of its uses say this.
 struct Undefined {
   std::string reason;
   bool forbidden = false;  // an attribute that the sandbox forbids
@@ -42,7 +42,7 @@ class Value {
                             std::shared_ptr<const Dict>, std::shared_ptr<Namespace>,
                             std::shared_ptr<const Callable>, std::shared_ptr<Loop>>;
 
-  Value() = default;  // none
+  Value() = default;  // the value none
   explicit Value(bool value) : data_(value) {}
   explicit Value(int64_t value) : data_(value) {}
   explicit Value(double value) : data_(value) {}
@@ -61,9 +61,9 @@ class Value {
   const Undefined* undefined() const { return Pointee<const Undefined>(); }
   const bool* boolean() const { return std::get_if<bool>(&data_); }
   const double* real() const { return std::get_if<double>(&data_); }
-  // The integer, which true and false are as well.
+  // The value of an integer; true and false count as integers as well.
   std::optional<int64_t> integer() const;
-  // The number, as the nearest float.
+  // The value of a number, as the nearest float.
   std::optional<double> number() const;
   const Text* text() const { return Pointee<const Text>(); }
   const List* list() const { return Pointee<const List>(); }
@@ -72,9 +72,10 @@ class Value {
   const Callable* callable() const { return Pointee<const Callable>(); }
   Loop* loop() const { return Pointee<Loop>(); }
 
-  // As Python names the type: "str".
+  // The type by Python's name for it, such as "str".
   std::string_view type() const;
-  // How many containers are nested in it: bounded, so that recursion over values is.
+  // How deep containers are nested in the value. The depth is bounded, and so is recursion over
+  // values.
   int depth() const;
   // Whether two values are the very same (Python's `is`).
   bool SameAs(const Value& other) const;
@@ -103,7 +104,7 @@ struct List {
   mutable bool spent = false;         // a generator gives its items once
 };
 
-// INVALID_ARGUMENT when values are nested too deeply.
+// Makes a list of `items`. INVALID_ARGUMENT when values are nested too deeply.
 absl::StatusOr<Value> MakeList(std::vector<Value> items, List::Kind kind = List::Kind::kList);
 
 // Keys and values in the order of insertion.
@@ -114,8 +115,8 @@ class Dict {
     Value value;
   };
 
-  // Replaces the value of an equal key. INVALID_ARGUMENT for a key that has no hash in Python or is
-  // a tuple, and when values are nested too deeply.
+  // Adds an entry, or replaces the value of an equal key. INVALID_ARGUMENT for a key that has no
+  // hash in Python or is a tuple, and when values are nested too deeply.
   absl::Status Set(Value key, Value value);
   const Value* Find(const Value& key) const;
   const Value* Find(std::string_view key) const;
@@ -154,7 +155,7 @@ struct Namespace {
 
 struct Arguments {
   std::vector<Value> positional;
-  // The names are texts because those of a ** may come from the input.
+  // Named arguments. The names are texts because those of a ** may come from the input.
   std::vector<std::pair<Text, Value>> named;
 };
 

@@ -34,7 +34,7 @@ bool IsCallable(const Value& value) {
   return value.callable() != nullptr || value.undefined() != nullptr || value.loop() != nullptr;
 }
 bool IsEscaped(const Value&) { return false; }
-// What has a length and can be subscripted.
+// Whether a value has a length and can be subscripted.
 bool IsSequenceValue(const Value& value) {
   if (value.undefined() || value.text() || value.dict()) return true;
   const List* list = value.list();

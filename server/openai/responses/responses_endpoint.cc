@@ -11,7 +11,7 @@
 namespace tandem::openai {
 namespace {
 
-// Returns the fields that the response repeats.
+// Parses the request into `call`. Returns the fields that the response repeats.
 absl::StatusOr<Json> ReadResponses(ChatCall& call) {
   ASSIGN_OR_RETURN(Json body, TakeChatBody(call));
   ASSIGN_OR_RETURN(ResponsesRequest request, ParseResponses(std::move(body)));
@@ -25,7 +25,7 @@ void AnswerResponses(const ServiceParts& parts, std::shared_ptr<HttpExchange> ex
   const auto call = std::make_shared<ChatCall>(std::move(exchange), kResponsesStyle);
   absl::StatusOr<Json> read = ReadResponses(*call);
   if (!read.ok()) return call->Refuse(read.status());
-  // Functions of the router are copied.
+  // Shared, because the router copies its callbacks and the fields may be large.
   const auto echo = std::make_shared<Json>(*std::move(read));
   PreparePrompt(parts, call, [&parts, echo](ChatCall& ready, CallPrompt prompt) {
     auto format = NewResponsesFormat(HeadOf(parts, ready.request_id), std::move(*echo),

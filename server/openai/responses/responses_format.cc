@@ -27,7 +27,7 @@ HttpResponse RespondError(const absl::Status& status, const std::string& request
   return ErrorResponse(error, ErrorJson(error), request_id);
 }
 
-// The content part of a text or of reasoning.
+// The element of an item's "content" that holds a text or reasoning.
 Json ContentPart(Kind kind, std::string_view text) {
   Json part;
   part["type"] = kind == Kind::kText ? "output_text" : "reasoning_text";
@@ -58,7 +58,8 @@ class ResponsesFormat final : public TurnFormat {
 
   const AnswerStyle& style() const override { return kResponsesStyle; }
 
-  // Its two events have the first two numbers, whenever it is called.
+  // The two events that begin a stream. They have the sequence numbers 0 and 1 even if other events
+  // are made before them, because the client gets these first.
   std::string Begin() override {
     const Json response = Response(Turn(), "in_progress");
     std::string events;
@@ -219,7 +220,8 @@ class ResponsesFormat final : public TurnFormat {
     return event;
   }
 
-  // An event about the one content of an item, or about a call's arguments.
+  // The common fields of an event about the content of an item, which has one element, or about the
+  // arguments of a tool call.
   Json ContentEvent(const TurnPart& part, size_t index) const {
     Json event = ItemEvent(index);
     event["item_id"] = IdOf(part.kind, index);
@@ -238,7 +240,7 @@ class ResponsesFormat final : public TurnFormat {
   const AnswerHead head_;
   const Json echo_;
   const bool return_timing_;
-  int64_t next_number_ = 2;  // after the events of Begin
+  int64_t next_number_ = 2;  // 0 and 1 are those of Begin
 };
 
 }  // namespace

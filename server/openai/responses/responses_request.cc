@@ -36,13 +36,13 @@ constexpr std::array<FieldName, 4> kNames = {{{"max_tokens", "max_output_tokens"
 constexpr ToolForm kTools = {
     .type = "function", .default_type = "", .parameters = "parameters", .describe = "\"function\""};
 
-// OpenAI's own bounds.
+// The limits that OpenAI documents for metadata: entries, and bytes of a key and of a value.
 constexpr size_t kMaxMetadata = 16;
 constexpr size_t kMaxMetadataKey = 64;
 constexpr size_t kMaxMetadataValue = 512;
 
-// What a response repeats of its request is kept until the answer ends, and sent three times in a
-// stream.
+// The largest size of what a response repeats of its request: it is kept until the answer ends, and
+// a stream sends it three times.
 constexpr size_t kMaxEchoBytes = size_t{1} << 20;
 
 absl::Status CheckMetadata(const BodyFields& body) {
@@ -126,8 +126,8 @@ absl::Status AddResultItem(const BodyFields& item, MessageList& messages) {
   return absl::OkStatus();
 }
 
-// Reasoning that this server wrote has its text in the content. Summaries and encrypted reasoning are
-// those of other servers, whose templates are others, too.
+// Adds the content of a reasoning item, where this server writes it. Summaries and encrypted
+// reasoning are ignored: they come from other servers, whose models have other templates.
 absl::Status AddReasoningItem(const BodyFields& item, MessageList& messages) {
   static constexpr std::string_view kTypes[] = {"reasoning_text", "text"};
   const Json* content = item.Find("content");
@@ -179,11 +179,11 @@ absl::StatusOr<Json> MessagesOf(const BodyFields& body) {
   return messages.Take();
 }
 
-// In the form of chats. Null: none.
+// "tool_choice" in the form of chat completions; null where there is none.
 absl::StatusOr<Json> ToolChoiceOf(const BodyFields& body, bool has_tools) {
   const Json* given = body.Find("tool_choice");
   if (given == nullptr) return nullptr;
-  // What clients send by default asks for nothing without tools.
+  // Clients send these values by default, also without tools; then they have no effect.
   if (!has_tools && (*given == "auto" || *given == "none")) return nullptr;
   if (given->is_string()) return *given;
   ASSIGN_OR_RETURN(const BodyFields choice, BodyFields::Of(*given, "tool_choice"));
@@ -202,7 +202,7 @@ absl::StatusOr<Json> ToolChoiceOf(const BodyFields& body, bool has_tools) {
   return chat;
 }
 
-// The fields of chats that `text` and `reasoning` stand for.
+// Reads `text` and `reasoning`, which chat completions have under other names.
 absl::Status ReadForms(const BodyFields& body, Json& chat) {
   ASSIGN_OR_RETURN(const std::optional<BodyFields> text, body.Object("text"));
   if (text) {
@@ -222,11 +222,12 @@ absl::Status ReadForms(const BodyFields& body, Json& chat) {
   if (!effort) return absl::OkStatus();
   chat["reasoning_effort"] = *effort;
   if (*effort != "none") return absl::OkStatus();
-  // Another name of the same, which is what templates of models read that may think or not.
+  // Templates of models that can answer without reasoning read this variable instead.
   return SetVariable(body, "enable_thinking", false, chat);
 }
 
-// What the response says of its request. Takes what chats do not read.
+// The fields of the request that the response repeats. Moves out of `body` those that chat
+// completions do not read.
 Json EchoOf(Json& body) {
   const auto or_else = [](Json value, Json otherwise) {
     return value.is_null() ? std::move(otherwise) : std::move(value);
@@ -256,7 +257,7 @@ Json EchoOf(Json& body) {
 absl::StatusOr<ResponsesRequest> ParseResponses(Json json) {
   ASSIGN_OR_RETURN(const BodyFields body, BodyFields::Of(json, ""));
   RETURN_IF_ERROR(CheckState(body));
-  Json chat;  // what the body says in the words of chats
+  Json chat;  // the body in the form of a chat completion
   ASSIGN_OR_RETURN(chat["messages"], MessagesOf(body));
   ASSIGN_OR_RETURN(chat["tools"], ToolsOf(body, kTools));
   ASSIGN_OR_RETURN(chat["tool_choice"], ToolChoiceOf(body, !chat["tools"].is_null()));
@@ -272,7 +273,7 @@ absl::StatusOr<ResponsesRequest> ParseResponses(Json json) {
         "most {} are taken: put long texts into input",
         bytes, kMaxEchoBytes);
   }
-  // All other fields have the same names.
+  // All other fields have the same names in chat completions.
   json.erase("input");
   json.erase("stream_options");
   for (auto& [name, value] : chat.items()) json[name] = std::move(value);

@@ -13,9 +13,10 @@ struct ResponsesRequest {
   Json echo;  // the fields of the request that the response repeats, as the API has them
 };
 
-// Takes the fields out of `body`. INVALID_ARGUMENT, and UNIMPLEMENTED for what needs an answer that is
-// kept here or a tool that is run here; both name the field. RenameForResponses is to be applied to
-// them, because what is common with chats has their names.
+// Parses the body and moves fields out of it. Errors name the field: INVALID_ARGUMENT, or
+// UNIMPLEMENTED for what needs a stored response or a tool that the server would run. The fields
+// that chat completions have, too, are named as there, so RenameForResponses must be applied to the
+// errors.
 absl::StatusOr<ResponsesRequest> ParseResponses(Json body);
 
 // Gives a field of a chat the name that it has in this API.

@@ -5,8 +5,9 @@
 namespace tandem {
 namespace {
 
-// In the host's memory the sender hashes one lot while the receiver copies the lot before, and both
-// take about the same time. A GPU is given as much as there is at once.
+// The amount of payload in the host's memory that is worth an Offer. The sender hashes one such
+// amount while the receiver copies the one before, which takes about the same time. A GPU is given
+// all that there is at once.
 constexpr size_t kEnoughHostBytes = size_t{1} << 20;
 
 }  // namespace

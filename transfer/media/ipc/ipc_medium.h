@@ -31,7 +31,7 @@ struct IpcOptions {
 // there.
 class IpcSendSideChannel final : public SideChannel {
  public:
-  // `segments` outlives this. Errors as ExtentStream::Create.
+  // `segments` outlives the side channel. Errors as ExtentStream::Create.
   static absl::StatusOr<std::unique_ptr<IpcSendSideChannel>> Create(Device& device,
                                                                     const SharedSegments& segments);
 
@@ -42,7 +42,7 @@ class IpcSendSideChannel final : public SideChannel {
   }
   absl::StatusOr<uint32_t> Offer(std::span<OfferedPayload> payloads) override;
 
-  // Memory for the hashes.
+  // The size of the memory into which the device writes the hashes of payloads.
   size_t buffer_bytes() const { return stream_.buffer_bytes(); }
 
  private:
@@ -52,15 +52,16 @@ class IpcSendSideChannel final : public SideChannel {
   const SharedSegments& segments_;
   const size_t enough_bytes_;
   ExtentStream stream_;
-  std::vector<std::span<const std::byte>> extents_;  // of the Offer in progress
+  std::vector<std::span<const std::byte>> extents_;  // those of the Offer in progress
 };
 
 // Shares the memory in which payloads lie, so that the receiver copies them once
 // (docs/media/ipc.md).
 class IpcMedium final : public HostMedium {
  public:
-  // UNIMPLEMENTED when the device shares nothing, INVALID_ARGUMENT for memory that cannot be
-  // shared, RESOURCE_EXHAUSTED or UNAVAILABLE when the system has no room.
+  // Shares the memory and listens for peers. UNIMPLEMENTED when the device shares nothing,
+  // INVALID_ARGUMENT for memory that cannot be shared, RESOURCE_EXHAUSTED or UNAVAILABLE when the
+  // system has no room.
   static absl::StatusOr<std::unique_ptr<IpcMedium>> Open(const IpcOptions& options);
 
   std::string_view name() const override { return "ipc"; }
@@ -80,7 +81,7 @@ class IpcMedium final : public HostMedium {
 
   Device& device_;
   const SharedSegments segments_;
-  std::shared_ptr<IpcSendSideChannel> side_channel_;  // of all connections
+  std::shared_ptr<IpcSendSideChannel> side_channel_;  // used by all connections
 };
 
 }  // namespace tandem

@@ -18,12 +18,13 @@ namespace tandem {
 // Constant, so thread-safe.
 class SharedSegments {
  public:
-  // `memory` has at most kMaxMemorySegments pieces, each the whole of a Device::AllocateShared that
-  // outlives this object; INVALID_ARGUMENT otherwise. Other errors as Device::Share.
+  // Shares `memory`, which has at most kMaxMemorySegments pieces, each the whole of a
+  // Device::AllocateShared that outlives this object; INVALID_ARGUMENT otherwise. Other errors as
+  // Device::Share.
   static absl::StatusOr<SharedSegments> Share(Device& device,
                                               std::span<const std::span<const std::byte>> memory);
 
-  // INVALID_ARGUMENT for bytes that do not lie in one segment.
+  // The handle of a payload. INVALID_ARGUMENT for bytes that do not lie in one segment.
   absl::StatusOr<uint64_t> HandleOf(std::span<const std::byte> bytes) const;
 
   // The greeting that describes the memory, and the files that are sent with it.
@@ -46,12 +47,13 @@ class SharedSegments {
 // Constant, so thread-safe.
 class OpenedSegments final : public SideChannel {
  public:
-  // `files` are all that came with the greeting. FAILED_PRECONDITION unless there is one for each
-  // segment that has a file; other errors as Device::OpenShared. May take milliseconds.
+  // Opens the memory that a peer's greeting describes; `files` are all that came with it.
+  // FAILED_PRECONDITION unless there is one for each segment that has a file; other errors as
+  // Device::OpenShared. May take milliseconds.
   static absl::StatusOr<OpenedSegments> Open(Device& device, const MemoryGreeting& greeting,
                                              std::vector<UniqueFd> files);
 
-  // INVALID_ARGUMENT for a payload that is not within one segment.
+  // Where a payload of the peer lies. INVALID_ARGUMENT when it is not within one segment.
   absl::StatusOr<std::span<const std::byte>> Find(uint64_t handle, size_t bytes) const override;
 
  private:

@@ -1,7 +1,7 @@
 #include "base/status.h"
 #include "transfer/media/nccl/nccl_medium.h"
 
-// Replaces NCCL in a build that found no header of it.
+// Stands in for the NCCL medium in a build that found no header of NCCL.
 
 namespace tandem {
 

@@ -53,7 +53,7 @@ void NcclWatch::Tick(bool on) {
 
 bool NcclWatch::TakeEvents() {
   uint64_t ticks = 0;
-  // The read fails when the timer has not ticked.
+  // The read fails when the timer has not ticked, which does not matter here.
   [[maybe_unused]] const ssize_t count = read(timer_.get(), &ticks, sizeof(ticks));
   if ((interest_ & EPOLLIN) != 0) return false;
   std::array<epoll_event, 2> events;

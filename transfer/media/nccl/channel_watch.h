@@ -16,21 +16,23 @@ namespace tandem {
 // Thread: the loop's.
 class NcclWatch {
  public:
-  // About the time of 8 MiB over NVLink; ticking costs a few percent of a core.
+  // The time between two ticks: about that of 8 MiB over NVLink. Ticking costs a few percent of a
+  // core.
   static constexpr std::chrono::microseconds kTick{100};
 
-  // RESOURCE_EXHAUSTED when the process has no descriptor left. `socket` outlives the watch.
+  // Watches `socket`, which outlives the watch. RESOURCE_EXHAUSTED when the process has no
+  // descriptor left.
   static absl::StatusOr<NcclWatch> Open(int socket);
 
-  // Readable when there is an event.
+  // The descriptor that is readable while there is an event.
   int fd() const { return epoll_.get(); }
 
   // Chooses the events of the socket: input and room for output. Without `input` the watch still
   // notices that the peer has gone.
   void WatchSocket(bool input, bool output);
   void Tick(bool on);
-  // Takes the ticks; to be called after each event. Returns whether the peer has gone, if the socket
-  // is not watched for input.
+  // Consumes the ticks; to be called after each event. While the socket is not watched for input,
+  // returns whether the peer has gone.
   bool TakeEvents();
 
  private:

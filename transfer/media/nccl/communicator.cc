@@ -12,7 +12,8 @@
 namespace tandem {
 namespace {
 
-// These thread blocks reach the rate of the copy engines and leave the rest of the GPU to the model.
+// The bounds on the thread blocks of NCCL's kernels: enough to reach the rate of the GPU's copy
+// engines, and few enough to leave the rest of the GPU to the model.
 constexpr int kMinThreadBlocks = 1;
 constexpr int kMaxThreadBlocks = 8;
 constexpr int kRanks = 2;
@@ -21,7 +22,7 @@ cudaStream_t HandleOf(const Stream& stream) {
   return static_cast<cudaStream_t>(stream.native_handle());
 }
 
-// The first version that has the implicit launch order.
+// The first version of NCCL that has the implicit launch order.
 constexpr uint32_t kOldestVersion = 22600;
 
 template <class Function>

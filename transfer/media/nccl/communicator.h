@@ -39,18 +39,18 @@ struct NcclLibrary {
   static absl::StatusOr<std::shared_ptr<const NcclLibrary>> Open(
       std::span<const char* const> names);
 
-  // The status of a call's `result`: OK also for ncclInProgress, otherwise UNAVAILABLE with `what` was
-  // tried and NCCL's words.
+  // The status of an NCCL call's `result`: OK also for ncclInProgress, otherwise UNAVAILABLE with
+  // NCCL's message and `what` was tried.
   absl::Status ToStatus(ncclResult_t result, std::string_view what) const;
 };
 
-// The names under which the medium looks for the library.
+// The names under which the medium looks for NCCL's shared library.
 std::span<const char* const> NcclNames();
 
 // One end of a non-blocking communicator of two ranks. NCCL works on each call on a thread of its
-// own. Until Poll says that the call is on its way, no other call may begin and nothing may be
-// queued on the stream. Only the destructor waits for the peer. Errors are UNAVAILABLE with NCCL's
-// words; after an error only the destructor may be called.
+// own. Until Poll returns true, no other call may begin and nothing may be queued on the stream.
+// Only the destructor waits for the peer. Errors are UNAVAILABLE with NCCL's message; after an
+// error only the destructor may be called.
 // Thread: one at a time.
 class NcclCommunicator {
  public:
@@ -85,7 +85,7 @@ class NcclCommunicator {
 struct NcclConnection {
   std::vector<MemorySlot> slots;
   std::unique_ptr<Stream> stream;
-  std::vector<std::unique_ptr<Event>> events;  // of the stream
+  std::vector<std::unique_ptr<Event>> events;  // recorded on `stream`
   std::unique_ptr<NcclCommunicator> communicator;
 };
 

@@ -28,19 +28,19 @@ class NcclReaper {
  public:
   // An abort that takes longer than `patience` is assumed never to end.
   explicit NcclReaper(std::chrono::milliseconds patience);
-  // Waits for the aborts, but at most for `patience`. Then it leaves the thread and what that holds
-  // behind.
+  // Waits for the aborts, but at most for `patience`. After that it detaches the thread, which
+  // keeps the connections that it holds.
   ~NcclReaper();
 
   void End(NcclConnection connection);
 
   // UNAVAILABLE while an abort takes too long; the process should then be restarted.
   absl::Status health() const;
-  // Connections that have not ended yet.
+  // The number of connections that have not ended yet.
   size_t waiting() const;
 
  private:
-  // Shared with the thread, which may outlive the reaper.
+  // What the reaper shares with its thread, which may outlive it.
   struct State {
     mutable absl::Mutex mutex;
     MonotonicCondVar changed;
@@ -51,7 +51,7 @@ class NcclReaper {
   };
 
   static void Run(const std::shared_ptr<State>& state);
-  // Empty when the thread is to stop.
+  // Waits for a connection and takes it; empty when the thread is to stop.
   static std::optional<NcclConnection> TakeOne(State& state);
 
   const std::chrono::milliseconds patience_;
@@ -62,13 +62,13 @@ class NcclReaper {
 // What the connections of one medium share. Thread: the loop's, except where noted.
 class NcclContext {
  public:
-  // Each payload of an operation begins at a multiple of this in its slot.
+  // The alignment of an operation's payloads within its slot.
   static constexpr size_t kPayloadAlignment = 128;
-  // NCCL listens for the ranks of every id that it made until all have come. This many ids may exist
-  // whose other rank never came.
+  // The most ids that may exist whose second rank never came. NCCL goes on listening for the ranks
+  // of every id that it made until all have come.
   static constexpr uint64_t kMaxUnusedIds = 256;
 
-  // As NcclMedium::Open.
+  // Loads NCCL and takes the memory of the slots from `device`. Errors as NcclMedium::Open.
   static absl::StatusOr<std::unique_ptr<NcclContext>> Open(Device& device,
                                                            const NcclOptions& options);
 
@@ -77,18 +77,20 @@ class NcclContext {
   const std::shared_ptr<const NcclLibrary>& nccl() const { return nccl_; }
   SlotPool& send_slots() { return *send_slots_; }
   SlotPool& receive_slots() { return *receive_slots_; }
-  // For copies into send slots. It is separate from the streams of connections, so that a copy never
-  // waits behind an operation of a peer.
+  // The stream for copies into send slots. It is separate from the streams of connections, so that
+  // a copy never waits behind an operation of a peer.
   ExtentStream& copy_stream() { return *copy_stream_; }
   NcclReaper& reaper() { return reaper_; }
   const NcclReaper& reaper() const { return reaper_; }
 
-  // The size of an operation with ExtentStream::kMaxExtents payloads of chunk_bytes together.
+  // The size of a slot, which has room for an operation of ExtentStream::kMaxExtents payloads that
+  // have chunk_bytes together.
   size_t slot_bytes() const { return send_slots_->slot_bytes(); }
-  // Memory that was set aside. Thread-safe.
+  // The size of all memory that this context has set aside. Thread-safe.
   size_t buffer_bytes() const;
 
-  // The id and the number of a new communicator. RESOURCE_EXHAUSTED after kMaxUnusedIds unused ids.
+  // Returns the id of a new communicator, and its number in `epoch`. RESOURCE_EXHAUSTED after
+  // kMaxUnusedIds unused ids.
   absl::StatusOr<ncclUniqueId> NewId(uint64_t& epoch);
   void IdWasUsed() { ++used_ids_; }
 

@@ -24,7 +24,7 @@ NcclHandshake::~NcclHandshake() {
 absl::StatusOr<bool> NcclHandshake::Advance() {
   const absl::StatusOr<bool> done = TryAdvance();
   if (done.ok()) return done;
-  // The peer sees the end of the connection if this refusal does not reach it.
+  // It does no harm if this refusal is lost: the peer sees the end of the connection.
   Say({.kind = NcclSetupKind::kRefuse, .code = done.status().code()});
   Flush().IgnoreError();
   return done;
@@ -43,7 +43,7 @@ absl::StatusOr<bool> NcclHandshake::TryAdvance() {
                                  : "NCCL is still making it");
 }
 
-// Reads no further than the peer's last message, because frames may follow it.
+// Reads no further than the peer's last message of the handshake, because frames may follow it.
 absl::Status NcclHandshake::ReadMessages() {
   while (!peer_ready_) {
     ASSIGN_OR_RETURN(const std::optional<NcclSetup> message, Next());

@@ -22,26 +22,28 @@ namespace tandem {
 // are in parentheses (transfer/media/nccl/setup.h):
 //   connecting: sends hello; (id) begins the communicator; sends ready when it has it; (ready) done
 //   accepting: (hello) takes a slot, sends id, begins the communicator; ready and (ready) likewise
-// A side that cannot go on says why, once.
+// A side that cannot go on sends one refusal, with the reason.
 // Thread: the loop's. No call waits.
 class NcclHandshake {
  public:
-  // `context` and `socket` outlive it.
+  // `context` and `socket` outlive the handshake.
   NcclHandshake(NcclContext& context, SocketChannel& socket, ChannelSide side);
-  // Gives a communicator that was begun and not taken to the reaper.
+  // Gives the reaper a communicator that was begun and that nobody took.
   ~NcclHandshake();
 
-  // True once both sides have the communicator. FAILED_PRECONDITION names both values when the sides
-  // differ in version or size; other errors, and the end of init_timeout, are UNAVAILABLE.
+  // Continues the handshake. Returns true once both sides have the communicator.
+  // FAILED_PRECONDITION names both values when the sides differ in version or size; other errors,
+  // and the end of init_timeout, are UNAVAILABLE.
   absl::StatusOr<bool> Advance();
-  // To be called once after Advance returned true. On the accepting side the connection has a slot.
+  // The finished connection; to be called once after Advance returned true. On the accepting side
+  // the connection has a slot.
   NcclConnection TakeConnection() { return std::move(connection_); }
   uint64_t epoch() const { return epoch_; }
 
  private:
   absl::StatusOr<bool> TryAdvance();
   absl::Status ReadMessages();
-  // Empty when no complete message has come.
+  // The next message of the peer; empty when it has not come whole.
   absl::StatusOr<std::optional<NcclSetup>> Next();
   absl::Status Handle(const NcclSetup& message);
   absl::Status OnHello(const NcclSetup& hello);
@@ -61,7 +63,7 @@ class NcclHandshake {
 
   std::array<std::byte, kNcclSetupBytes> incoming_{};
   size_t incoming_bytes_ = 0;
-  std::string outgoing_;  // not taken by the socket yet
+  std::string outgoing_;  // messages that the socket has not taken yet
   NcclConnection connection_;
   uint64_t epoch_ = 0;  // 0 before there is an id
   bool ready_ = false;

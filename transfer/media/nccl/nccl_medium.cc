@@ -15,7 +15,7 @@
 namespace tandem {
 namespace {
 
-// When this many connections wait for their abort, NCCL has stopped working.
+// The number of connections waiting for their abort at which NCCL is taken to have stopped working.
 constexpr size_t kMaxEnding = 64;
 
 // A socket for the frames and a communicator for the payloads, which live and die together.
@@ -28,7 +28,7 @@ class NcclChannel final : public ByteChannel {
         socket_(std::move(socket)),
         watch_(std::move(watch)),
         handshake_(std::in_place, context, socket_, side) {
-    // No descriptor tells when a communicator is ready or has taken too long.
+    // No descriptor tells when a communicator is ready or has taken too long, so a timer ticks.
     watch_.Tick(true);
   }
 
@@ -65,8 +65,8 @@ class NcclChannel final : public ByteChannel {
   NcclContext& context_;
   SocketChannel socket_;
   NcclWatch watch_;
-  std::optional<NcclHandshake> handshake_;       // until it succeeds
-  std::optional<NcclSideChannel> side_channel_;  // from then on
+  std::optional<NcclHandshake> handshake_;       // set until the handshake succeeds
+  std::optional<NcclSideChannel> side_channel_;  // set once the handshake has succeeded
 };
 
 class SocketNcclMedium final : public NcclMedium {
@@ -80,7 +80,7 @@ class SocketNcclMedium final : public NcclMedium {
       ASSIGN_OR_RETURN(UniqueFd socket, AcceptSocket(listener_fd()));
       if (!socket.valid()) return nullptr;
       SetStreamOptions(socket);
-      // Otherwise closes the socket, which the peer sees.
+      // If no connection may begin now, the socket is closed, which the peer sees.
       if (MayBegin().ok()) return NewChannel(std::move(socket), ChannelSide::kAccepted);
     }
   }

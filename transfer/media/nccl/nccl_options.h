@@ -20,10 +20,10 @@ struct NcclOptions {
   // How many connections this worker may accept, since each has one slot. 0: it only sends.
   size_t receive_slots = 8;
 
-  // The time from a connected socket to a communicator on both sides.
+  // The time limit from a connected socket to a communicator on both sides.
   std::chrono::milliseconds init_timeout{10'000};
-  // The time that an operation may take in addition to that of its bytes. The first operation of a
-  // connection may take init_timeout instead.
+  // The time that an operation may take in addition to that which its bytes need. The first
+  // operation of a connection may take init_timeout instead.
   std::chrono::milliseconds operation_grace{1'000};
   // An abort that takes longer is assumed never to end (Medium::health).
   std::chrono::milliseconds abort_patience{30'000};

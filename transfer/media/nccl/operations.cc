@@ -8,9 +8,10 @@
 namespace tandem {
 namespace {
 
-// A lower measured rate is assumed to have another cause than the link.
+// The lowest rate from which the time limit of an operation is computed. A lower measured rate is
+// assumed to have another cause than the link.
 constexpr double kSlowestBytesPerSecond = 100e6;
-// The share of the rate of late that an operation has to reach.
+// The share of the recent rate that an operation has to reach.
 constexpr double kShareOfRate = 0.2;
 constexpr double kWeightOfNewest = 0.25;
 

@@ -17,27 +17,29 @@ namespace tandem {
 //   begun      until NCCL has put it on the stream, after which an event is recorded
 //   on stream  until the event is done, or until its deadline, because NCCL does not notice that a
 //              peer has died
-// The first error ends everything (failure()).
+// The first error ends all operations (failure()).
 // Thread: the loop's. No call waits.
 class NcclOperations {
  public:
-  // An operation may take `grace` plus the time of its bytes at a fifth of the rate of late. The
-  // first, for which NCCL connects the two GPUs, may take `first_grace` instead of `grace`.
+  // An operation may take `grace` plus the time of its bytes at a fifth of the recent rate. The
+  // first operation, for which NCCL connects the two GPUs, may take `first_grace` instead of
+  // `grace`.
   NcclOperations(NcclConnection connection, std::chrono::milliseconds grace,
                  std::chrono::milliseconds first_grace);
 
-  // The operation holds the slot until it is done.
+  // Sends the first `bytes` bytes of the slot, which the operation holds until it is done.
   void Send(MemorySlot slot, size_t bytes);
   void Receive(std::span<std::byte> bytes);
-  // Moves on every operation that can move on.
+  // Advances every operation that can go on.
   void Advance();
-  // Ends everything with `status`.
+  // Ends all operations with the error `status`.
   void Fail(const absl::Status& status);
 
   bool empty() const { return operations_.empty(); }
   size_t size() const { return operations_.size(); }
   const absl::Status& failure() const { return failure_; }
-  // The connection with everything that the operations still hold. Nothing else may be called then.
+  // Gives out the connection with everything that the operations still hold. Nothing may be called
+  // after it.
   NcclConnection TakeConnection();
 
  private:
@@ -63,7 +65,7 @@ class NcclOperations {
   NcclConnection connection_;
   std::deque<Operation> operations_;  // the stream works on the first
   bool any_done_ = false;
-  double bytes_per_second_ = 0;  // of late
+  double bytes_per_second_ = 0;  // the recent mean
   absl::Status failure_;
 };
 

@@ -34,7 +34,7 @@ class NcclReceivedPayloads {
     ++announced_;
     return slot_.first(bytes);
   }
-  // INVALID_ARGUMENT for a payload that is not within the latest operation.
+  // Where a payload lies in the slot. INVALID_ARGUMENT when it is not within the latest operation.
   absl::StatusOr<std::span<const std::byte>> Find(uint64_t handle, size_t bytes) const {
     const auto operation = static_cast<uint32_t>(handle >> 32);
     const size_t offset = static_cast<uint32_t>(handle);
@@ -50,7 +50,7 @@ class NcclReceivedPayloads {
 
  private:
   const std::span<std::byte> slot_;
-  uint32_t announced_ = 0;     // operations
+  uint32_t announced_ = 0;     // the number of operations so far
   size_t received_bytes_ = 0;  // of the latest operation
 };
 

@@ -84,7 +84,7 @@ absl::StatusOr<NcclSetup> ParseNcclSetup(std::span<const std::byte, kNcclSetupBy
 }
 
 std::string NcclVersionText(uint32_t version) {
-  // Versions up to 2.8 are coded in thousands.
+  // NCCL numbers its versions up to 2.8 in thousands, later ones in ten thousands.
   const uint32_t major = version >= 10000 ? version / 10000 : version / 1000;
   const uint32_t minor = version >= 10000 ? version % 10000 / 100 : version % 1000 / 100;
   return fmt::format("{}.{}.{}", major, minor, version % 100);

@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// One operation moves while the next is copied.
+// The most operations that a connection has under way: one moves while the next is copied.
 constexpr size_t kMaxSendsUnderWay = 2;
 
 size_t RoundUp(size_t bytes) {
@@ -47,8 +47,8 @@ absl::Status NcclSideChannel::Advance() {
   return operations_.failure();
 }
 
-// The transport asks here whether the announced operation has come; nothing else notices that. The
-// timer wakes it until then.
+// Whether the announced operation is still on its way. No descriptor reports that it has come, so
+// the timer makes the transport ask here until then.
 bool NcclSideChannel::arriving() {
   if (!receiving_) return false;
   Advance().IgnoreError();  // Read reports the error

@@ -16,9 +16,9 @@ namespace tandem {
 // Thread: the loop's.
 class NcclSideChannel final : public SideChannel {
  public:
-  // `context` and `watch` outlive it.
+  // `context` and `watch` outlive the side channel.
   NcclSideChannel(NcclContext& context, NcclWatch& watch, NcclConnection connection);
-  // The reaper aborts what is under way.
+  // Hands what is under way to the reaper, which aborts it.
   ~NcclSideChannel() override;
 
   Room room(uint64_t in_flight) override;
@@ -31,7 +31,7 @@ class NcclSideChannel final : public SideChannel {
 
   // Advances what is under way. Returns the first error so far, after which the connection is over.
   absl::Status Advance();
-  // Says whether the socket took less than it was given.
+  // Tells the side channel whether the socket took less than it was given.
   void SocketIsFull(bool full);
 
  private:
@@ -40,9 +40,9 @@ class NcclSideChannel final : public SideChannel {
   NcclContext& context_;
   NcclWatch& watch_;
   const bool receives_;
-  NcclReceivedPayloads payloads_;  // of operations that arrive
+  NcclReceivedPayloads payloads_;  // those of operations that arrive
   NcclOperations operations_;
-  uint32_t offered_ = 0;  // operations
+  uint32_t offered_ = 0;  // the number of operations so far
   bool receiving_ = false;
   bool lacks_slot_ = false;  // all slots are taken; each tick looks again
   bool socket_is_full_ = false;

@@ -9,12 +9,12 @@
 
 namespace tandem {
 
-// An area of memory for payloads that a peer reads, which lie one after the other and around again,
-// each in one piece. A payload's handle is its offset in the area.
+// A ring buffer of payloads that a peer reads. Each payload is contiguous, and its handle is its
+// offset in the buffer.
 // Thread: its owner's.
 class Area {
  public:
-  // There is room when `piece_bytes`, at most half of the area, are free in one piece.
+  // The area has room while `piece_bytes`, at most half of it, are free in one piece.
   Area(std::span<std::byte> memory, size_t piece_bytes)
       : memory_(memory), piece_bytes_(piece_bytes) {}
 
@@ -44,15 +44,15 @@ class Area {
   }
 
  private:
-  // Contiguous bytes, of the payload or free.
+  // Contiguous bytes of the area, which a payload occupies or which are free.
   struct Piece {
     size_t begin = 0;
     size_t end = 0;
     size_t size() const { return end - begin; }
   };
 
-  // The free bytes behind the latest payload, or at the start of the area when those at its end are
-  // fewer than `bytes`.
+  // The free bytes behind the latest payload, or those at the start of the area when fewer than
+  // `bytes` are free at its end.
   Piece Free(size_t bytes) const {
     if (taken_.empty()) return {.begin = 0, .end = memory_.size()};
     const size_t oldest = taken_.front().begin;
@@ -65,7 +65,7 @@ class Area {
   std::span<std::byte> memory_;
   size_t piece_bytes_;
   std::deque<Piece> taken_;   // the oldest payload first; none has 0 bytes
-  uint64_t taken_bytes_ = 0;  // of these payloads
+  uint64_t taken_bytes_ = 0;  // of the payloads in taken_
 };
 
 }  // namespace tandem

@@ -27,7 +27,7 @@ class Mapping {
   std::span<std::byte> bytes_;
 };
 
-// Makes shared memory of that many bytes. Every page exists and the size is sealed, so that no
+// Makes shared memory of `bytes` bytes. Every page exists and the size is sealed, so that no
 // process that has the memory can take pages away from another. UNAVAILABLE with the system's
 // message.
 absl::StatusOr<UniqueFd> NewSharedMemory(size_t bytes);
@@ -36,8 +36,8 @@ absl::StatusOr<UniqueFd> NewSharedMemory(size_t bytes);
 // process may only read (Device::RegisterHost). UNAVAILABLE when that fails.
 absl::StatusOr<Mapping> MapShared(const UniqueFd& memory, size_t bytes);
 
-// The same for memory that a peer has sent. FAILED_PRECONDITION when its size is not `bytes` or is
-// not sealed, because reading it could then end this process.
+// Maps all of `memory`, which a peer has sent. UNAVAILABLE when that fails; FAILED_PRECONDITION
+// when its size is not `bytes` or is not sealed, because reading it could then end this process.
 absl::StatusOr<Mapping> MapPeerMemory(const UniqueFd& memory, size_t bytes);
 
 }  // namespace tandem

@@ -12,10 +12,11 @@ namespace tandem {
 namespace {
 
 constexpr size_t kHostAreaBytes = size_t{4} << 20;  // fits into the caches
-// Each wait for a GPU costs as much time as a megabyte, so more is copied at once.
+// The size of an area for payloads of a GPU. Each wait for a GPU costs as much time as copying a
+// megabyte, so more is copied at once than on the host.
 constexpr size_t kDeviceAreaBytes = size_t{16} << 20;
-// A part of the area is copied at once, so that the peer works on one part while this side works on
-// the next, however large the payloads are.
+// The number of parts of an area. One part is copied at once, so that the peer works on one part
+// while this side works on the next, however large the payloads are.
 constexpr size_t kPiecesPerArea = 4;
 // The handle of a payload has its offset in the area in the lower bits. Above them is 0, or one more
 // than the number of the core on which the sender goes on copying.
@@ -48,8 +49,8 @@ absl::Status CheckSizes(const ShmOptions& options) {
 // The sending end of a connection: copies payloads into its area and hashes them in the same pass.
 class ShmSendSideChannel final : public SideChannel {
  public:
-  // `sender` is the medium's and outlives this object; `memory` goes back to it with the
-  // destructor. `piece_bytes` as for Area.
+  // `sender` is the medium's and outlives this object; the destructor gives `memory` back to it.
+  // `piece_bytes` as for Area.
   ShmSendSideChannel(ShmSender& sender, RelayMemory memory, size_t piece_bytes)
       : sender_(sender), memory_(std::move(memory)), area_(memory_.mapping.bytes(), piece_bytes) {}
   ~ShmSendSideChannel() override { sender_.free_areas.push_back(std::move(memory_)); }
@@ -73,7 +74,8 @@ class ShmSendSideChannel final : public SideChannel {
     }
     ASSIGN_OR_RETURN(const std::span<const uint64_t> hashes,
                      sender_.stream.CopyAll(sender_.copies));
-    // After less than a part there is nothing to copy for now.
+    // Names this core to the peer unless less than a part was offered: then the sender has nothing
+    // more to copy for now, and the peer may use the core.
     const uint64_t core = bytes < area_.piece_bytes() ? 0 : ThisCore();
     for (size_t i = 0; i < payloads.size(); ++i) {
       payloads[i].hash = hashes[i];
@@ -98,8 +100,8 @@ class ShmReceiveSideChannel final : public SideChannel {
   absl::StatusOr<std::span<const std::byte>> Find(uint64_t handle, size_t bytes) const override {
     const std::span<const std::byte> area = mapping_.bytes();
     const uint64_t offset = handle % kCoreUnit;
-    // The kernel tends to wake this thread on the sender's core and to leave it there. The two would
-    // copy in turns, at half the rate.
+    // The kernel tends to wake this thread on the sender's core and to leave it there. Sender and
+    // receiver would copy in turns, at half the rate.
     if (handle - offset == ThisCore()) LeaveThisCore();
     if (offset <= area.size() && bytes <= area.size() - offset) return area.subspan(offset, bytes);
     return InvalidArgument("a payload of {} bytes at {} of an area of {}", bytes, offset,
@@ -108,7 +110,7 @@ class ShmReceiveSideChannel final : public SideChannel {
 
  private:
   const Mapping mapping_;
-  const DeviceBuffer registration_;  // of the mapping, and destroyed before it
+  const DeviceBuffer registration_;  // of the mapping with the device; destroyed before it
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ struct ShmOptions {
   // Shared memory for the connections that this side makes, taken when the medium is made. It holds
   // one area for each; further connections are refused. 0: this side sends nothing.
   size_t buffer_bytes = size_t{64} << 20;
-  // The area of one connection.
+  // The size of the area of one connection.
   size_t area_bytes = size_t{4} << 20;
   // The largest payload that is sent. Two must fit in an area.
   size_t max_payload_bytes = size_t{1} << 20;
@@ -35,28 +35,31 @@ size_t ShmAreaBytes(const Device& device, size_t max_payload_bytes);
 
 // Shared memory of this process that its device reaches by itself. Move-only.
 struct RelayMemory {
-  // Errors as NewSharedMemory and Device::RegisterHost.
+  // Makes the memory and registers it with `device`. Errors as NewSharedMemory and
+  // Device::RegisterHost.
   static absl::StatusOr<RelayMemory> Create(Device& device, size_t bytes);
 
   UniqueFd file;
   Mapping mapping;
-  DeviceBuffer registration;  // of the mapping, and destroyed before it
+  DeviceBuffer registration;  // of `mapping` with the device; destroyed before it
 };
 
-// What the connections of one medium share. Thread: the loop's.
+// What the sending connections of one medium share. Thread: the loop's.
 struct ShmSender {
-  // Each is a file of its own, so that a peer maps its area and nothing else.
+  // The areas that no connection uses. Each is a file of its own, so that a peer maps its
+  // connection's area and nothing else.
   std::vector<RelayMemory> free_areas;
   ExtentStream stream;             // used by one connection at a time
-  std::vector<ExtentCopy> copies;  // of the Offer in progress
+  std::vector<ExtentCopy> copies;  // those of the Offer in progress
 };
 
 // Relays payloads through shared memory that the devices of both sides reach: the sender copies them
 // there, and the receiver copies them out (docs/media/shm.md).
 class ShmMedium final : public HostMedium {
  public:
-  // INVALID_ARGUMENT for impossible sizes, UNAVAILABLE when the system has not enough shared memory;
-  // other errors as Device::RegisterHost and NewStream.
+  // Takes the shared memory and listens for peers. INVALID_ARGUMENT for impossible sizes,
+  // UNAVAILABLE when the system has not enough shared memory; other errors as Device::RegisterHost
+  // and NewStream.
   static absl::StatusOr<std::unique_ptr<ShmMedium>> Open(const ShmOptions& options);
 
   std::string_view name() const override { return "shm"; }

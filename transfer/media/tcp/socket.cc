@@ -16,13 +16,14 @@
 namespace tandem {
 namespace {
 
-// A connection ends when the peer's system does not acknowledge bytes for this long.
+// How long the peer's system may leave bytes unacknowledged before the connection ends.
 constexpr int kUntakenMilliseconds = 5000;
 // A peer whose machine vanished while nothing was under way is noticed after about 10 + 5 seconds,
-// because the limit above also applies to the answer to a keep-alive probe.
+// because kUntakenMilliseconds also applies to the answer to a keep-alive probe.
 constexpr int kKeepIdleSeconds = 10;
 constexpr int kKeepIntervalSeconds = 5;
-// Connections that wait to be accepted; the system may allow fewer (net.core.somaxconn).
+// The number of connections that may wait to be accepted; the system may allow fewer
+// (net.core.somaxconn).
 constexpr int kCallersBacklog = 4096;
 
 void SetInt(const UniqueFd& socket, int level, int option, int value) {

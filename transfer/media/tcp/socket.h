@@ -30,8 +30,9 @@ absl::StatusOr<std::vector<SocketAddress>> Resolve(const HostPort& peer, NameLoo
 // A non-blocking listening socket. UNAVAILABLE names the address.
 absl::StatusOr<UniqueFd> Listen(const std::string& host, uint16_t port);
 
-// As Listen, on every address of the host, with the same port and room for many callers that wait to be
-// accepted. At least one socket; the error is that of the last address.
+// Listening sockets as from Listen, on every address of `host` with the same port, and with room
+// for many callers that wait to be accepted. At least one socket; the error is that of the last
+// address.
 absl::StatusOr<std::vector<UniqueFd>> ListenEverywhere(const std::string& host, uint16_t port);
 
 // The port that a listening socket was given.
@@ -45,8 +46,8 @@ absl::StatusOr<UniqueFd> StartConnect(const SocketAddress& address);
 // the system's message.
 absl::StatusOr<bool> IsConnected(const UniqueFd& socket);
 
-// Sends small frames without delay, and ends the connection in bounded time when the peer's machine
-// is gone.
+// Makes a socket send small frames without delay, and end the connection in bounded time when the
+// peer's machine is gone.
 void SetStreamOptions(const UniqueFd& socket);
 
 }  // namespace tandem

@@ -73,7 +73,8 @@ absl::StatusOr<bool> ConnectingChannel::Establish() {
     if (!addresses) return false;
     ASSIGN_OR_RETURN(addresses_, *std::move(addresses));
     std::reverse(addresses_.begin(), addresses_.end());
-    // The event is closed after the socket was opened, so that fd() changes its number.
+    // The descriptor for the name lookup is closed only after the socket was opened, so that fd()
+    // returns a new number.
     const auto started = TryNextAddress(Unavailable("no address"));
     awaited_.reset();
     return started;
@@ -90,7 +91,8 @@ absl::StatusOr<bool> ConnectingChannel::TryNextAddress(absl::Status last_error) 
     auto started = StartConnect(addresses_.back());
     addresses_.pop_back();
     if (started.ok()) {
-      // The old socket is closed after the new one was opened, so that fd() changes its number.
+      // The old socket is closed only after the new one was opened, so that fd() returns a new
+      // number.
       socket_ = *std::move(started);
       return false;
     }

@@ -22,10 +22,10 @@ class AwaitedAddresses {
  public:
   explicit AwaitedAddresses(UniqueFd event) : event_(std::move(event)) {}
 
-  // Readable after Arrived.
+  // The descriptor that becomes readable when the addresses have arrived.
   int fd() const { return event_.get(); }
   void Arrived(absl::StatusOr<std::vector<SocketAddress>> addresses);
-  // Empty before Arrived.
+  // Takes the addresses or the error of the lookup; empty before they have arrived.
   std::optional<absl::StatusOr<std::vector<SocketAddress>>> Take();
 
  private:
@@ -42,7 +42,8 @@ class NameResolver {
   NameResolver() = default;
   ~NameResolver();  // waits for the lookup in progress
 
-  // UNAVAILABLE when the process has no descriptor left or too many names wait to be resolved.
+  // Begins to look up the peer's host. UNAVAILABLE when the process has no descriptor left or too
+  // many names wait to be resolved.
   absl::StatusOr<std::shared_ptr<AwaitedAddresses>> Resolve(const HostPort& peer);
 
  private:
@@ -96,8 +97,9 @@ struct TcpListener {
   std::string address;
   UniqueFd socket;
 
-  // Port 0 lets the system choose. An empty `advertised_host` is that of `host`. UNAVAILABLE names
-  // the address at which the process cannot listen.
+  // Listens on `host` and `port`; port 0 lets the system choose. The address names
+  // `advertised_host`, or `host` if that is empty. UNAVAILABLE names the address at which the
+  // process cannot listen.
   static absl::StatusOr<TcpListener> Open(const std::string& host, uint16_t port,
                                           const std::string& advertised_host);
 };
@@ -112,8 +114,8 @@ class SocketMedium : public Medium {
   }
   int listener_fd() const override { return listener_.socket.get(); }
   absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() override;
-  // INVALID_ARGUMENT quotes a malformed address, UNAVAILABLE means that the process has no descriptor
-  // left or too many names wait to be resolved.
+  // Begins to connect to `peer`. INVALID_ARGUMENT quotes a malformed address, UNAVAILABLE means
+  // that the process has no descriptor left or too many names wait to be resolved.
   absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) override;
 
  protected:

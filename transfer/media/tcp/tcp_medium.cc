@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Load(const TlsFiles& fil
 }
 
 std::unique_ptr<ByteChannel> TlsContext::NewChannel(UniqueFd socket, ChannelSide side) const {
-  // OpenSSL's connection keeps the context that it was made of.
+  // OpenSSL's connection keeps a reference to the context that it was made of.
   const std::shared_ptr<SSL_CTX> context = context_->Current();
   return std::make_unique<TlsChannel>(
       context.get(), std::move(socket), side,

@@ -17,14 +17,16 @@
 
 namespace tandem {
 
-// The certificate of this process and the authorities that it trusts, for mutual TLS 1.3. A peer whose
-// certificate leads to an authority of `ca` and has the identity of a worker is let in. Which worker
-// it is does not matter: frames name no worker, and who may push what is agreed over gRPC.
-// New channels use the files as they are then. Thread-safe; the channels must not outlive it.
+// The certificate of this process and the authorities that it trusts, for mutual TLS 1.3. A peer
+// whose certificate leads to an authority of `ca` and has the identity of a worker is let in. Which
+// worker it is does not matter: frames name no worker, and who may push what is agreed over gRPC. A
+// new channel uses the files as they are when it is made. Thread-safe; the channels must not
+// outlive it.
 class TlsContext {
  public:
-  // INVALID_ARGUMENT names the file and OpenSSL's reason. `refusals` counts the peers that the channels
-  // refuse, and outlives it; null: they are not counted.
+  // Loads certificate, key and authorities. INVALID_ARGUMENT names the file and OpenSSL's reason.
+  // `refusals` counts the peers that the channels refuse, and outlives it; null: they are not
+  // counted.
   static absl::StatusOr<std::unique_ptr<TlsContext>> Load(const TlsFiles& files,
                                                           TlsRefusals* refusals = nullptr);
 
@@ -57,8 +59,8 @@ struct TcpOptions {
 // TCP sockets. With TcpOptions::tls every connection uses mutual TLS. Addresses are "host:port".
 class TcpMedium final : public SocketMedium {
  public:
-  // UNAVAILABLE names the address at which it cannot listen, INVALID_ARGUMENT the file that TLS
-  // cannot use.
+  // Listens for connections. UNAVAILABLE names the address where that fails, INVALID_ARGUMENT the
+  // file that TLS cannot use.
   static absl::StatusOr<std::unique_ptr<TcpMedium>> Open(const TcpOptions& options);
 
   std::string_view name() const override { return "tcp"; }

@@ -48,14 +48,15 @@ BIO* NewBufferBio(OutBuffer* out) {
   return bio;
 }
 
-// Whether the reason means that the peer does not speak TLS at all.
+// Whether OpenSSL's error reason means that the peer does not speak TLS at all.
 bool IsNotTls(int reason) {
   return reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST ||
          reason == SSL_R_HTTPS_PROXY_REQUEST || reason == SSL_R_UNEXPECTED_MESSAGE ||
          reason == SSL_R_PACKET_LENGTH_TOO_LONG || reason == SSL_R_RECORD_LENGTH_MISMATCH;
 }
 
-// OpenSSL numbers the reasons that the peer sent as alerts from this one on.
+// Whether the peer sent the error reason as an alert: OpenSSL numbers those from
+// SSL_AD_REASON_OFFSET on.
 bool IsAlert(int reason) { return reason >= SSL_AD_REASON_OFFSET; }
 
 }  // namespace
@@ -80,7 +81,7 @@ TlsChannel::~TlsChannel() {
   --watchers_.alive;
   if (state_ != State::kOpen) return;
   ERR_clear_error();
-  SSL_shutdown(ssl_.get());  // tells the peer, without waiting for its answer
+  SSL_shutdown(ssl_.get());  // tells the peer without waiting for its answer
   [[maybe_unused]] const absl::Status flushed = Flush();
   ERR_clear_error();
 }

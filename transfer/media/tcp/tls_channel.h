@@ -13,8 +13,8 @@
 #include "transfer/wire/byte_channel.h"
 
 struct bio_st;      // OpenSSL's BIO
-struct ssl_st;      // SSL
-struct ssl_ctx_st;  // SSL_CTX
+struct ssl_st;      // OpenSSL's SSL
+struct ssl_ctx_st;  // OpenSSL's SSL_CTX
 
 namespace tandem {
 
@@ -30,18 +30,18 @@ namespace tandem {
 // Thread: the loop's.
 class TlsChannel final : public ByteChannel {
  public:
-  // TLS cuts what it carries into records of at most this many bytes.
+  // The largest record; TLS cuts what it carries into records.
   static constexpr size_t kRecordBytes = 16 << 10;
-  // The encrypted bytes that may wait for the socket; a record that was begun may exceed it.
+  // The most encrypted bytes that may wait for the socket; a record that was begun may exceed it.
   static constexpr size_t kOutBytes = 128 << 10;
   // How much OpenSSL reads with one system call: several records.
   static constexpr size_t kReadAheadBytes = 128 << 10;
-  // The most memory of one connection: the buffer above with its excess, and OpenSSL's own buffers,
-  // one for reading and one for a record that it writes.
+  // The most memory of one connection: kOutBytes with the records that may exceed it, and OpenSSL's
+  // own buffers, one for reading and one for a record that it writes.
   static constexpr size_t kBufferBytes =
       kOutBytes + 2 * kRecordBytes + kReadAheadBytes + 2 * kRecordBytes;
 
-  // All of it outlives the channel.
+  // The counters of the channel's owner; they outlive the channel.
   struct Watchers {
     std::atomic<size_t>& alive;       // counts the present channels
     TlsRefusals* refusals = nullptr;  // counts refused peers; null: they are not counted
@@ -62,7 +62,7 @@ class TlsChannel final : public ByteChannel {
   absl::StatusOr<bool> Welcome();
   // Whether the peer's certificate is that of a worker.
   absl::Status CheckPeer() const;
-  // The number of bytes that came; 0 when none have come yet.
+  // Reads into `part`. Returns the number of bytes that came; 0 when none have come yet.
   absl::StatusOr<size_t> ReadPart(std::span<std::byte> part);
   // Encrypts as much of `part` as the buffer has room for, and returns how much.
   absl::StatusOr<size_t> Encrypt(std::span<const std::byte> part);
@@ -70,14 +70,14 @@ class TlsChannel final : public ByteChannel {
   absl::Status Flush();
   // The error of the latest OpenSSL call, which returned `result`; OK when it must be repeated later.
   absl::Status Outcome(int result);
-  // Counts it if it is this side that refuses.
+  // The error of a handshake that has failed. Counts the refused peer if this side refused it.
   absl::Status HandshakeError();
 
   const UniqueFd socket_;
   const ChannelSide side_;
   const Watchers watchers_;
   State state_ = State::kHandshake;
-  std::vector<std::byte> out_;  // encrypted
+  std::vector<std::byte> out_;  // encrypted bytes for the socket
   size_t out_sent_ = 0;
   std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
 };
