@@ -16,28 +16,28 @@ HWY_BEFORE_NAMESPACE();
 namespace tandem::cpu {
 namespace HWY_NAMESPACE {
 
-void AttendBlock(const AttentionArgs& args, const RowBlock& block, const BlockMasses& masses,
-                 float* scratch) {
-  BlockAttention(args, block, masses, scratch).Run();
+void AttendBlock(const AttentionArgs& args, KvProducts products, const RowBlock& block,
+                 const BlockMasses& masses, float* scratch) {
+  BlockAttention(args, products, block, masses, scratch).Run();
 }
 
-void AttendChunks(const AttentionArgs& args, const RowBlock& block, const BlockMasses& masses,
-                  const ChunkRun& run, const BlockMemory& memory) {
-  BlockAttention(args, block, masses, memory.scratch)
+void AttendChunks(const AttentionArgs& args, KvProducts products, const RowBlock& block,
+                  const BlockMasses& masses, const ChunkRun& run, const BlockMemory& memory) {
+  BlockAttention(args, products, block, masses, memory.scratch)
       .RunChunks(run.begin, run.end, memory.partials);
 }
 
-void MergeChunks(const AttentionArgs& args, const RowBlock& block, const BlockMasses& masses,
-                 const BlockMemory& memory) {
-  BlockAttention(args, block, masses, memory.scratch).Merge(memory.partials);
+void MergeChunks(const AttentionArgs& args, KvProducts products, const RowBlock& block,
+                 const BlockMasses& masses, const BlockMemory& memory) {
+  BlockAttention(args, products, block, masses, memory.scratch).Merge(memory.partials);
 }
 
-void AddColumns(const ColumnMassArgs& args, const RowBlock& block, const Columns& columns,
-                const RowFactors& factors, float* sums, float* scratch) {
+void AddColumns(const ColumnMassArgs& args, KvProducts products, const RowBlock& block,
+                const Columns& columns, const RowFactors& factors, float* sums, float* scratch) {
   const AttentionArgs& attention = args.attention;
-  RowScores rows(attention, block, scratch);
+  RowScores rows(attention, products, block, scratch);
   rows.LoadQueries();
-  WithStoredType(attention.pool.dtype, [&](auto stored) HWY_ATTR {
+  WithStoredType(attention.pool.dtype, products, [&](auto stored) HWY_ATTR {
     rows.ScoreChunk<decltype(stored), KvSide::kKeys>(columns.chunk, {columns.begin, columns.end});
   });
   const int64_t last_token = attention.query_starts[static_cast<size_t>(block.seq) + 1] - 1;
@@ -100,17 +100,17 @@ Plan& ThreadPlan() {
   return plan;
 }
 
-void RunBlocks(ThreadPool& pool, const AttentionArgs& args, Plan& plan) {
+void RunBlocks(ThreadPool& pool, const AttentionArgs& args, KvProducts products, Plan& plan) {
   SortByCost(plan.blocks);
   const AttentionShape shape(args);
   const auto attend = &HWY_DYNAMIC_DISPATCH(AttendBlock);
   pool.ParallelFor(static_cast<int64_t>(plan.blocks.size()), [&](int64_t index, int) {
     const RowBlock& block = plan.blocks[static_cast<size_t>(index)];
-    attend(args, block, plan.MassesOf(block), ThreadScratch(shape));
+    attend(args, products, block, plan.MassesOf(block), ThreadScratch(shape));
   });
 }
 
-void RunChunks(ThreadPool& pool, const AttentionArgs& args, Plan& plan) {
+void RunChunks(ThreadPool& pool, const AttentionArgs& args, KvProducts products, Plan& plan) {
   const AttentionShape shape(args);
   plan.partial_starts.clear();
   size_t floats = 0;
@@ -129,20 +129,20 @@ void RunChunks(ThreadPool& pool, const AttentionArgs& args, Plan& plan) {
          ++i) {
       const ChunkRun& run = plan.cut.runs[i];
       const RowBlock& block = plan.blocks[run.block];
-      attend(args, block, plan.MassesOf(block), run, memory(run.block));
+      attend(args, products, block, plan.MassesOf(block), run, memory(run.block));
     }
   });
   const auto merge = &HWY_DYNAMIC_DISPATCH(MergeChunks);
   pool.ParallelFor(static_cast<int64_t>(plan.blocks.size()), [&](int64_t index, int) {
     const auto i = static_cast<size_t>(index);
-    merge(args, plan.blocks[i], plan.MassesOf(plan.blocks[i]), memory(i));
+    merge(args, products, plan.blocks[i], plan.MassesOf(plan.blocks[i]), memory(i));
   });
 }
 
 // Some columns of a sequence and KV head, for all of its last rows. A column's sum runs over the
 // rows in their order, whatever columns beside it are computed with it.
-void StoreColumns(const ColumnMassArgs& args, const RowFactors& factors, int32_t seq,
-                  int32_t kv_head, const Columns& columns) {
+void StoreColumns(const ColumnMassArgs& args, KvProducts products, const RowFactors& factors,
+                  int32_t seq, int32_t kv_head, const Columns& columns) {
   const AttentionArgs& attention = args.attention;
   const AttentionShape shape(attention);
   const auto s = static_cast<size_t>(seq);
@@ -155,7 +155,7 @@ void StoreColumns(const ColumnMassArgs& args, const RowFactors& factors, int32_t
     const RowBlock block =
         MakeRowBlock(attention, seq, kv_head, begin, std::min(end, begin + kMaxBlockRows));
     if (columns.chunk < block.first_chunk || columns.chunk >= block.end_chunk) continue;
-    add(args, block, columns, factors, sums, ThreadScratch(shape));
+    add(args, products, block, columns, factors, sums, ThreadScratch(shape));
   }
   const int64_t max_tokens = args.out.shape[2];
   float* out = args.out.Row<float>(seq) + kv_head * max_tokens;
@@ -179,13 +179,19 @@ int64_t ColumnsAtOnce(const ColumnMassArgs& args, int num_threads) {
   return columns;
 }
 
+// A type that is not bf16 is widened, whatever the products of weights are.
+KvProducts ProductsOf(CpuCompute compute, DType stored) {
+  return compute == CpuCompute::kBF16 && stored == DType::kBF16 ? KvProducts::kPairs
+                                                                : KvProducts::kF32;
+}
+
 }  // namespace
 
 absl::Status CpuOps::DoAttentionPrefill(Stream&, const AttentionArgs& args) {
   Plan& plan = ThreadPlan();
   plan.masses.Plan(args);
   PlanBlocks(args, plan.blocks);
-  RunBlocks(pool_, args, plan);
+  RunBlocks(pool_, args, ProductsOf(compute_, args.pool.dtype), plan);
   return absl::OkStatus();
 }
 
@@ -194,10 +200,11 @@ absl::Status CpuOps::DoAttentionDecode(Stream&, const AttentionArgs& args) {
   plan.masses.SetMemory(plan.mass_memory.Reserve(plan.masses.Plan(args)));
   PlanBlocks(args, plan.blocks);
   PlanChunkRuns(args, plan.blocks, pool_.num_threads(), plan.cut);
+  const KvProducts products = ProductsOf(compute_, args.pool.dtype);
   if (plan.cut.runs.empty()) {
-    RunBlocks(pool_, args, plan);
+    RunBlocks(pool_, args, products, plan);
   } else {
-    RunChunks(pool_, args, plan);
+    RunChunks(pool_, args, products, plan);
   }
   if (!args.block_mass.present()) return absl::OkStatus();
   const int64_t num_kv_heads = args.pool.num_kv_heads;
@@ -210,6 +217,7 @@ absl::Status CpuOps::DoAttentionDecode(Stream&, const AttentionArgs& args) {
 
 absl::Status CpuOps::DoColumnMass(Stream&, const ColumnMassArgs& args) {
   const RowFactors factors(args);
+  const KvProducts products = ProductsOf(compute_, args.attention.pool.dtype);
   const int64_t at_once = ColumnsAtOnce(args, pool_.num_threads());
   const int64_t pieces = (args.out.shape[2] + at_once - 1) / at_once;
   const int64_t num_kv_heads = args.attention.pool.num_kv_heads;
@@ -217,7 +225,7 @@ absl::Status CpuOps::DoColumnMass(Stream&, const ColumnMassArgs& args) {
     const int64_t pair = index / pieces;
     const int64_t first = index % pieces * at_once;
     const auto begin = static_cast<size_t>(first % kChunkTokens);
-    StoreColumns(args, factors, static_cast<int32_t>(pair / num_kv_heads),
+    StoreColumns(args, products, factors, static_cast<int32_t>(pair / num_kv_heads),
                  static_cast<int32_t>(pair % num_kv_heads),
                  {first / kChunkTokens, begin, begin + static_cast<size_t>(at_once)});
   });

@@ -39,9 +39,9 @@ struct Record {
 // absent.
 class BlockAttention : public RowScores {
  public:
-  BlockAttention(const AttentionArgs& args, const RowBlock& block, const BlockMasses& masses,
-                 float* scratch)
-      : RowScores(args, block, scratch), masses_(masses) {
+  BlockAttention(const AttentionArgs& args, KvProducts products, const RowBlock& block,
+                 const BlockMasses& masses, float* scratch)
+      : RowScores(args, products, block, scratch), masses_(masses) {
     values_ = scores_ + kMaxBlockRows * kChunkTokens;
     partials_ = values_ + kValueStep * shape_.padded_dim;
     totals_ = partials_ + kMaxBlockRows * shape_.record;
@@ -82,12 +82,13 @@ class BlockAttention : public RowScores {
   }
 
   void ComputeChunk(int64_t chunk, float* records) {
-    WithStoredType(args_.pool.dtype, [&](auto stored) HWY_ATTR {
+    WithStoredType(args_.pool.dtype, products_, [&](auto stored) HWY_ATTR {
       using T = decltype(stored);
       ScoreChunk<T>(chunk);
       for (size_t row = 0; row < num_rows_; ++row) {
         Softmax(row, RecordOf(records, row));
         if (masses_.present()) StoreMasses(chunk, row, RecordOf(records, row).max());
+        if (kIsPaired<T>) RoundWeights(row);
         std::fill_n(RecordOf(records, row).output(), shape_.padded_dim, 0.0f);
       }
       AddChunkValues<T>(chunk * kChunkTokens, records);
@@ -105,20 +106,30 @@ class BlockAttention : public RowScores {
         });
         continue;
       }
-      WidenValueStep<T>(start, keys);
+      WidenValueStep(T(), start, keys);
       for (size_t dim = 0; dim < shape_.padded_dim; dim += kPanel) {
         for (size_t row = 0; row < num_rows_; row += kTileRows) {
           const size_t rows = std::min(kTileRows, num_rows_ - row);
           AddValues(row, rows, keys, [&](size_t first, size_t count, KeyRange shared) HWY_ATTR {
-            AddWidened(first, count, shared, dim, records);
+            AddWidened(T(), first, count, shared, dim, records);
           });
         }
       }
     }
   }
 
+  // The other token of a pair that is seen by half lies in the same block.
+  template <class Products>
+  void WidenValueStep(PairedBF16<Products>, int64_t start, KeyRange keys) {
+    const KeyRange pairs = {keys.begin / 2 * 2, (keys.end + 1) / 2 * 2};
+    ForRuns(start, pairs, [&](size_t key, size_t run) HWY_ATTR {
+      PairValues(At<hwy::bfloat16_t>(KvSide::kValues, start + static_cast<int64_t>(key)), run / 2,
+                 shape_.head_dim, kValueStep * kPanel, values_ + key % kValueStep / 2 * kPanel);
+    });
+  }
+
   template <class T>
-  void WidenValueStep(int64_t start, KeyRange keys) {
+  void WidenValueStep(T, int64_t start, KeyRange keys) {
     ForRuns(start, keys, [&](size_t key, size_t run) HWY_ATTR {
       const T* values = At<T>(KvSide::kValues, start + static_cast<int64_t>(key));
       float* const out = values_ + key % kValueStep * kPanel;
@@ -171,6 +182,12 @@ class BlockAttention : public RowScores {
     record.max() = hn::GetLane(highest);
   }
 
+  // After the weights of a row were used as floats: makes them words.
+  void RoundWeights(size_t row) {
+    const KeyRange keys = AlignedRange(row);
+    RoundInPlace(scores_ + row * kChunkTokens, keys.begin, keys.end);
+  }
+
   // After Softmax: what each block of the chunk has of the row's weights there.
   void StoreMasses(int64_t chunk, size_t row, float max) {
     const KeyRange range = ranges_[row];
@@ -188,7 +205,7 @@ class BlockAttention : public RowScores {
   }
 
   // Calls add(first, rows, keys): the keys that all rows of the tile see are added to all of them
-  // at once, the few before and after row by row.
+  // at once, the few before and after row by row. A pair that a row sees by half is among the latter.
   template <class Add>
   void AddValues(size_t first, size_t rows, KeyRange step, const Add& add) {
     const auto range_of = [&](size_t row) {
@@ -198,20 +215,21 @@ class BlockAttention : public RowScores {
     const auto add_some = [&](size_t row, size_t count, KeyRange keys) {
       if (keys.begin < keys.end) add(row, count, keys);
     };
-    const size_t last = first + rows - 1;
-    const size_t begin = range_of(last).begin;
-    const size_t end = range_of(first).end;
-    for (size_t row = first; row < last; ++row) {
+    const size_t unit = paired() ? 2 : 1;
+    const size_t begin = (range_of(first + rows - 1).begin + unit - 1) / unit * unit;
+    const size_t end = range_of(first).end / unit * unit;
+    for (size_t row = first; row < first + rows; ++row) {
       const KeyRange range = range_of(row);
       add_some(row, 1, {range.begin, std::min(begin, range.end)});
     }
     add_some(first, rows, {begin, end});
-    for (size_t row = first + 1; row <= last; ++row) {
+    for (size_t row = first; row < first + rows; ++row) {
       add_some(row, 1, {std::max(begin, end), range_of(row).end});
     }
   }
 
-  void AddWidened(size_t row, size_t rows, KeyRange keys, size_t dim, float* records) {
+  template <class T>
+  void AddWidened(T, size_t row, size_t rows, KeyRange keys, size_t dim, float* records) {
     Multiply<Ahead::kNothing, float>(
         rows, {.a = scores_ + row * kChunkTokens + keys.begin,
                .a_stride = kChunkTokens,
@@ -221,6 +239,23 @@ class BlockAttention : public RowScores {
                .c = RecordOf(records, row).output() + dim,
                .c_stride = shape_.record,
                .start = Start::kLoad});
+  }
+
+  template <class Products>
+  void AddWidened(PairedBF16<Products>, size_t row, size_t rows, KeyRange keys, size_t dim,
+                  float* records) {
+    ForPairs(keys.begin, keys.end, [&](auto seen, size_t first, size_t end) HWY_ATTR {
+      using T = PanelPairs<Products, seen.value>;
+      const float* values = values_ + dim * kValueStep + first % kValueStep / 2 * kPanel;
+      Multiply<Ahead::kNothing, T>(rows, {.a = scores_ + row * kChunkTokens + first / 2,
+                                          .a_stride = kChunkTokens,
+                                          .b = reinterpret_cast<const T*>(values),
+                                          .b_stride = kPanel,
+                                          .n = (end - first) / 2,
+                                          .c = RecordOf(records, row).output() + dim,
+                                          .c_stride = shape_.record,
+                                          .start = Start::kLoad});
+    });
   }
 
   template <class T>
@@ -240,6 +275,30 @@ class BlockAttention : public RowScores {
                                          .start = Start::kLoad,
                                          .next = next + dim});
       }
+    });
+  }
+
+  template <class Products>
+  void AddStored(PairedBF16<Products>, size_t row, size_t rows, int64_t start, KeyRange keys,
+                 float* records) {
+    ForPairs(keys.begin, keys.end, [&](auto seen, size_t first, size_t end) HWY_ATTR {
+      using T = StoredPairs<Products, seen.value>;
+      ForRuns(start, {first, end}, [&](size_t key, size_t run) HWY_ATTR {
+        const int64_t token = start + static_cast<int64_t>(key);
+        const T* values = At<T>(KvSide::kValues, token);
+        const T* next = NextValues<T>(token);
+        for (size_t dim = 0; dim < shape_.head_dim; dim += kPanel) {
+          Multiply<Ahead::kNext, T>(rows, {.a = scores_ + row * kChunkTokens + key / 2,
+                                           .a_stride = kChunkTokens,
+                                           .b = values + dim,
+                                           .b_stride = 2 * shape_.head_dim,
+                                           .n = run / 2,
+                                           .c = RecordOf(records, row).output() + dim,
+                                           .c_stride = shape_.record,
+                                           .start = Start::kLoad,
+                                           .next = next + dim});
+        }
+      });
     });
   }
 

@@ -23,6 +23,12 @@ inline constexpr size_t kPanel = 32;
 inline constexpr size_t kValueStep = 128;
 static_assert(kChunkTokens % kValueStep == 0 && kValueStep % kPanel == 0);
 
+// How K and V are multiplied. A row's result depends on it, and so does that of all later tokens.
+enum class KvProducts : uint8_t {
+  kF32,    // widened, by queries and weights of f32
+  kPairs,  // bf16 as they are, by queries and weights rounded to bf16 (attention_pairs-inl.h)
+};
+
 // Query rows [begin, end) of one sequence and KV head; row i is query i / G, head i % G of the
 // group of G heads. They see the chunks [first_chunk, end_chunk).
 struct RowBlock {

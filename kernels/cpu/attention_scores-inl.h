@@ -11,7 +11,9 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/cpu/attention_pairs-inl.h"
 #include "kernels/cpu/attention_tile-inl.h"
+#include "kernels/cpu/processor.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tandem::cpu {
@@ -28,9 +30,15 @@ inline constexpr KeyRange kWholeChunk = {0, kChunkTokens};
 inline constexpr float kLog2E = 0x1.715476p+0f;
 inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// Calls body(T()) with the type in which the pool is stored.
+// Calls body(T()) with the type as which the pool is read.
 template <class Body>
-HWY_INLINE void WithStoredType(DType dtype, const Body& body) {
+HWY_INLINE void WithStoredType(DType dtype, KvProducts products, const Body& body) {
+  if (products == KvProducts::kPairs) {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86_64
+    if (HasBF16Dots()) return body(PairedBF16<NativePairProducts>());
+#endif
+    return body(PairedBF16<PairProducts>());
+  }
   switch (dtype) {
     case DType::kBF16:
       return body(hwy::bfloat16_t());
@@ -51,8 +59,9 @@ HWY_INLINE void WithStoredType(DType dtype, const Body& body) {
 // 2: logit * log2(e).
 class RowScores {
  public:
-  RowScores(const AttentionArgs& args, const RowBlock& block, float* scratch)
+  RowScores(const AttentionArgs& args, KvProducts products, const RowBlock& block, float* scratch)
       : args_(args),
+        products_(products),
         block_(block),
         shape_(args),
         table_(args.block_tables.Of(static_cast<size_t>(block.seq)).data()),
@@ -89,6 +98,8 @@ class RowScores {
         hn::StoreU(hn::Mul(hn::LoadU(d, from + i), scale), d, to + i);
       }
       if (quantised()) MixGroups(to, shape_.head_dim);
+      // Its last vector may reach into the next row, which is written later.
+      if (paired()) RoundInPlace(to, 0, shape_.head_dim);
     }
   }
 
@@ -107,7 +118,7 @@ class RowScores {
         FindNext(start, group, all, kAfter, next);
         WidenOrScore(eights, next, group);
       }
-      if (!direct()) ComputeScores(key);
+      if (!direct()) ComputeScores<T>(key);
     }
   }
 
@@ -184,6 +195,12 @@ class RowScores {
 
   KeyRange AllKeys() const { return {ranges_[0].begin, ranges_[num_rows_ - 1].end}; }
   bool quantised() const { return IsQuantisedKv(args_.pool.dtype); }
+  bool paired() const { return products_ == KvProducts::kPairs; }
+  // Words of a key or a query.
+  template <class T>
+  size_t Width() const {
+    return shape_.head_dim / kPairing<T>;
+  }
   // Few rows read K and V straight from the pool. For many, a panel of K and a step of V are
   // widened once.
   bool direct() const { return num_rows_ <= kTileRows && shape_.head_dim % kPanel == 0; }
@@ -246,7 +263,7 @@ class RowScores {
     if (direct()) {
       ScoreGroup(eights, next, group);
     } else {
-      WidenKeys<T>(eights, next, shape_.head_dim, codes_.scales, keys_ + group % kPanel);
+      WidenKeys<T>(eights, next, Width<T>(), codes_.scales, keys_ + group % kPanel);
     }
   }
   void WidenOrScore(const QuantisedRow* const* eights, const QuantisedRow* const* next,
@@ -267,7 +284,8 @@ class RowScores {
   template <class T>
   void ScoreGroup(const T* const* eights, const T* const* next, size_t group) {
     const QueryTile tile = {.queries = queries_,
-                            .head_dim = shape_.head_dim,
+                            .query_stride = shape_.head_dim,
+                            .width = Width<T>(),
                             .key_scales = codes_.scales,
                             .scores = scores_ + group,
                             .scores_stride = kChunkTokens};
@@ -286,23 +304,27 @@ class RowScores {
  private:
   float KeyUnit() const { return args_.pool.k_scale * StoredUnit(args_.pool.dtype); }
 
+  // `Stored` is the type of the pool.
+  template <class Stored>
   void ComputeScores(size_t key) {
+    using T = PanelOf<Stored>;
     for (size_t row = 0; row < num_rows_; row += kTileRows) {
       const size_t rows = std::min(kTileRows, num_rows_ - row);
       if (ranges_[row].begin >= key + kPanel || ranges_[row + rows - 1].end <= key) continue;
-      Multiply<Ahead::kNothing, float>(rows, {.a = queries_ + row * shape_.head_dim,
-                                              .a_stride = shape_.head_dim,
-                                              .b = keys_,
-                                              .b_stride = kPanel,
-                                              .n = shape_.head_dim,
-                                              .c = scores_ + row * kChunkTokens + key,
-                                              .c_stride = kChunkTokens,
-                                              .start = Start::kZero});
+      Multiply<Ahead::kNothing, T>(rows, {.a = queries_ + row * shape_.head_dim,
+                                          .a_stride = shape_.head_dim,
+                                          .b = reinterpret_cast<const T*>(keys_),
+                                          .b_stride = kPanel,
+                                          .n = Width<Stored>(),
+                                          .c = scores_ + row * kChunkTokens + key,
+                                          .c_stride = kChunkTokens,
+                                          .start = Start::kZero});
     }
   }
 
  protected:
   const AttentionArgs& args_;
+  const KvProducts products_;
   const RowBlock& block_;
   const AttentionShape shape_;
   const int32_t* table_;  // of the block's sequence
@@ -311,8 +333,8 @@ class RowScores {
   const int64_t rows_at_[2];  // bytes from an extent to the head's rows of K, and of V
   VisibleKeys seen_[kMaxBlockRows];
   KeyRange ranges_[kMaxBlockRows];  // of the chunk at hand
-  float* queries_;                  // [row][head_dim], scaled
-  float* keys_;                     // [head_dim][32], one panel
+  float* queries_;                  // [row][head_dim], scaled; pairs are its first half
+  float* keys_;                     // [word of a key][32], one panel
   CodeTile codes_;                  // the quantised rows at hand
   float* scores_;                   // [row][key]
 };

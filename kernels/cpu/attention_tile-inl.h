@@ -46,6 +46,18 @@ HWY_INLINE void LoadWidePair(const F8E4M3* HWY_RESTRICT p, F32 (&x)[kTileVectors
 }
 #endif
 
+// How the tile reads and multiplies columns of a stored type.
+template <class T>
+struct TileColumns {
+  // The numbers at `p` in one of the `n` steps of a Product, which are b_stride elements apart.
+  static HWY_INLINE void Load(const T* HWY_RESTRICT p, size_t /*b_stride*/,
+                              F32 (&x)[kTileVectors]) {
+    LoadWidePair(p, x);
+  }
+  static HWY_INLINE void Fetch(const T* p, size_t /*b_stride*/) { hwy::Prefetch(p); }
+  static HWY_INLINE F32 MulAdd(F32 a, F32 b, F32 sum) { return hn::MulAdd(a, b, sum); }
+};
+
 enum class Start : uint8_t { kZero, kLoad };
 
 // a [rows][n], b [n][32] of a stored type, c [rows][32].
@@ -83,18 +95,20 @@ HWY_INLINE void MultiplyTile(const Product<T>& p, size_t column) {
   }
   for (size_t i = 0; i < p.n; ++i) {
     F32 columns[kTileVectors];
-    LoadWidePair(b + i * p.b_stride, columns);
+    TileColumns<T>::Load(b + i * p.b_stride, p.b_stride, columns);
     if constexpr (std::is_same_v<T, Code>) {
       const F32 scale = hn::Set(d, p.scales[i]);
       for (F32& column : columns) column = hn::Mul(column, scale);
     }
-    if constexpr (kAhead == Ahead::kNext) hwy::Prefetch(p.next + i * p.b_stride + column);
+    if constexpr (kAhead == Ahead::kNext) {
+      TileColumns<T>::Fetch(p.next + i * p.b_stride + column, p.b_stride);
+    }
     HWY_UNROLL(8)
     for (size_t r = 0; r < kRows; ++r) {
       const F32 scalar = hn::Set(d, p.a[r * p.a_stride + i]);
       HWY_UNROLL(4)
       for (size_t v = 0; v < kTileVectors; ++v) {
-        sums[r][v] = hn::MulAdd(scalar, columns[v], sums[r][v]);
+        sums[r][v] = TileColumns<T>::MulAdd(scalar, columns[v], sums[r][v]);
       }
     }
   }
@@ -340,10 +354,11 @@ HWY_NOINLINE void WidenKeys(const T* const* eights, const T* const* next, size_t
   });
 }
 
-// Scaled queries [rows][head_dim] and their scores.
+// Scaled queries and their scores. A query is `width` words, floats or pairs of bf16, as a key is.
 struct QueryTile {
   const float* queries;
-  size_t head_dim;
+  size_t query_stride;
+  size_t width;
   const float* key_scales;  // of codes
   float* scores;
   size_t scores_stride;
@@ -360,12 +375,12 @@ HWY_NOINLINE void ScoreKeys(const T* const* eights, const T* const* next, const 
     HWY_UNROLL(2)
     for (size_t v = 0; v < kGroupVectors; ++v) sums[r][v] = hn::Zero(d);
   }
-  const size_t head_dim = tile.head_dim;
-  TransposeKeys<T>(eights, next, head_dim, [&](size_t v, size_t dim, F32 stored) HWY_ATTR {
+  TransposeKeys<T>(eights, next, tile.width, [&](size_t v, size_t dim, F32 stored) HWY_ATTR {
     const F32 keys = Scaled<T>(stored, tile.key_scales, dim, v * kLanes);
     HWY_UNROLL(8)
     for (size_t r = 0; r < kRows; ++r) {
-      sums[r][v] = hn::MulAdd(hn::Set(d, tile.queries[r * head_dim + dim]), keys, sums[r][v]);
+      const F32 query = hn::Set(d, tile.queries[r * tile.query_stride + dim]);
+      sums[r][v] = TileColumns<T>::MulAdd(query, keys, sums[r][v]);
     }
   });
   HWY_UNROLL(8)

@@ -8,10 +8,10 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
 
 #include "hwy/highway.h"
 #include "kernels/cpu/gemm_job.h"
+#include "kernels/cpu/products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tandem::cpu::HWY_NAMESPACE {
@@ -38,20 +38,6 @@ constexpr int TileVectors(int rows) {
 // which share the loads of activations, are worth more than many rows, once weights are read again and again.
 constexpr int64_t TileGroups(int64_t num_rows) {
   return kHasManyRegisters || num_rows <= kTileRows ? kTileGroups : 1;
-}
-
-// One rounding on every target, so that all of them give the same bits.
-HWY_INLINE V FusedMulAdd(V a, V b, V sum) {
-#if HWY_NATIVE_FMA || !HWY_ARCH_X86
-  return hn::MulAdd(a, b, sum);
-#else
-  HWY_ALIGN float lanes_a[kLanes], lanes_b[kLanes], lanes_sum[kLanes];
-  hn::Store(a, F32(), lanes_a);
-  hn::Store(b, F32(), lanes_b);
-  hn::Store(sum, F32(), lanes_sum);
-  for (int i = 0; i < kLanes; ++i) lanes_sum[i] = std::fma(lanes_a[i], lanes_b[i], lanes_sum[i]);
-  return hn::Load(F32(), lanes_sum);
-#endif
 }
 
 struct F32Weights;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "hwy/targets.h"
 #include "tests/support/attention_fixture.h"
 
 // P2: whose bits of an attention row depend on that row alone, and where.
@@ -135,6 +136,19 @@ TEST_P(AttentionBitsTest, FixedSplitsEqualReference) {
   }
 }
 
+// Vectors of 8 lanes and of 16, and processors that multiply pairs of bf16 by one instruction or by two.
+TEST_P(AttentionBitsTest, VectorWidthsChangeNoBit) {
+  const int64_t target = GetParam().simd_target;
+  if (target != HWY_AVX3) GTEST_SKIP() << "compares AVX-512 with AVX2";
+  for (int32_t q_len : {1, 290}) {
+    const Problem p = MakeProblem({.group = 3, .window = 111}, {{q_len, 290}});
+    const std::vector<float> wide = RunAll(p);
+    hwy::GetChosenTarget().Update(HWY_AVX2);
+    EXPECT_TRUE(BitwiseEqual(RunAll(p), wide));
+    hwy::GetChosenTarget().Update(target);
+  }
+}
+
 // What is reported beside the result does not change it.
 TEST_P(AttentionBitsTest, ReportsChangeNoBit) {
   const Problem p = MakeProblem({}, {{1, 300}, {1, 50}});
@@ -152,7 +166,7 @@ TEST_P(AttentionBitsTest, ReportsChangeNoBit) {
   }
 }
 
-TANDEM_INSTANTIATE_OPS_TEST(AttentionBitsTest);
+TANDEM_INSTANTIATE_OPS_TEST_ON(AttentionBitsTest, AttentionSetups());
 
 }  // namespace
 }  // namespace tandem::ops_attention_bits_test

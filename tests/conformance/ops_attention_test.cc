@@ -131,15 +131,17 @@ TEST_P(AttentionTest, EqualsReferenceWithWindows) {
   ExpectRight(MakeProblem({.head_dim = 128, .window = 70}, {{1, 200}, {1, 65}}));
 }
 
+// With logits three times as large, what they lose by rounded queries is three times as much.
 TEST_P(AttentionTest, EqualsReferenceWithSoftcap) {
+  const double bound = GetParam().backend == "cpu-bf16" ? 1e-2 : 1e-5;
   for (float softcap : {0.5f, 30.0f}) {
     for (const HeadShape& shape : EveryType({.softcap = softcap})) {
       SCOPED_TRACE(Name(shape.dtype));
-      ExpectRight(MakeProblem(shape, {{20, 90}, {1, 70}}, 3.0f));
-      ExpectRight(MakeProblem(shape, {{1, 90}, {1, 300}}, 3.0f));
+      ExpectRight(MakeProblem(shape, {{20, 90}, {1, 70}}, 3.0f), bound);
+      ExpectRight(MakeProblem(shape, {{1, 90}, {1, 300}}, 3.0f), bound);
     }
   }
-  ExpectRight(MakeProblem({.window = 30, .softcap = 20}, {{20, 90}, {1, 70}}, 3.0f));
+  ExpectRight(MakeProblem({.window = 30, .softcap = 20}, {{20, 90}, {1, 70}}, 3.0f), bound);
 }
 
 // Rows with and without a window, over several blocks and chunks, in blocks of every size.
@@ -272,7 +274,7 @@ TEST_P(AttentionTest, LaterTokensNeverReachEarlierRows) {
   }
 }
 
-TANDEM_INSTANTIATE_OPS_TEST(AttentionTest);
+TANDEM_INSTANTIATE_OPS_TEST_ON(AttentionTest, AttentionSetups());
 
 }  // namespace
 }  // namespace tandem::ops_attention_test

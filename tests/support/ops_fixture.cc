@@ -126,6 +126,7 @@ std::vector<DType> OpsTest::ActivationTypes() {
 }
 
 std::vector<DType> OpsTest::KvTypes(int32_t head_dim) const {
+  if (GetParam().backend == "cpu-bf16") return {DType::kBF16};
   std::vector<DType> types = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3};
   if (GetParam().on_cpu() && head_dim % kKvGroupChannels == 0) {
     types.insert(types.end(), {DType::kK8V8, DType::kK6V5, DType::kK4V3});
@@ -134,7 +135,11 @@ std::vector<DType> OpsTest::KvTypes(int32_t head_dim) const {
 }
 
 DType OpsTest::ProductType(DType stored) const {
-  if (GetParam().on_cpu() || stored == DType::kF32) return DType::kF32;
+  if (GetParam().on_cpu()) {
+    const bool rounds = GetParam().backend == "cpu-bf16" && stored == DType::kBF16;
+    return rounds ? DType::kBF16 : DType::kF32;
+  }
+  if (stored == DType::kF32) return DType::kF32;
   return stored == DType::kF16 ? DType::kF16 : DType::kBF16;
 }
 
