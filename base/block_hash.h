@@ -7,9 +7,9 @@
 
 namespace tandem {
 
-// The chained hashes by which blocks of prompts are known: hash i covers the tokens of blocks [0, i],
-// the salt, and the fingerprint of the model and of the layout of its KV. Prefix caches of workers
-// and routers that predict what these have cached compute them by these two functions.
+// The chained hashes by which blocks of prompts are known: hash i covers the tokens of blocks [0,
+// i], the salt, and the fingerprint of the model and of the layout of its KV. Prefix caches of
+// workers and routers that predict what these have cached compute them by these two functions.
 
 // The hash with which the chain of block hashes begins for prompts with the cache salt `salt`.
 // fingerprint: KvLayout::Fingerprint.

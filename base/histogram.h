@@ -30,9 +30,9 @@ struct HistogramState {
   double sum = 0;                // the sum of all observed values
 };
 
-// Counts values by the bucket that they fall into: bucket i takes values above bounds[i - 1] up to and
-// including bounds[i], and the last bucket takes the rest. Thread-safe. Counting takes no lock; keeping
-// an exemplar takes one that is held for the copy of a short text.
+// Counts values by the bucket that they fall into: bucket i takes values above bounds[i - 1] up to
+// and including bounds[i], and the last bucket takes the rest. Thread-safe. Counting takes no lock;
+// keeping an exemplar takes one that is held for the copy of a short text.
 class Histogram {
  public:
   // `bounds` are the upper ends of the buckets; they may come in any order and have duplicates.

@@ -24,8 +24,8 @@ nlohmann::json ParseJson(std::string_view text);
 
 bool IsJson(std::string_view text);
 
-// The text of `json`, on one line or, with an `indent`, a field or element per line with so many spaces for
-// each level. Ill-formed UTF-8 becomes U+FFFD.
+// The text of `json`, on one line or, with an `indent`, a field or element per line with so many
+// spaces for each level. Ill-formed UTF-8 becomes U+FFFD.
 std::string JsonText(const nlohmann::json& json, int indent = -1);
 std::string JsonText(const OrderedJson& json, int indent = -1);
 // `text` as a JSON string, in quotes.

@@ -9,8 +9,8 @@
 namespace tandem {
 
 // What the KV of a prompt may lose on its way to a decode worker, in falling order of quality
-// (docs/hand_off.md#quality-classes). Only kExact keeps answers the same wherever a prompt is computed.
-// kTiny means that KV is evicted as well (base/token_eviction.h).
+// (docs/hand_off.md#quality-classes). Only kExact keeps answers the same wherever a prompt is
+// computed. kTiny means that KV is evicted as well (base/token_eviction.h).
 enum class KvQuality : uint8_t {
   kExact,       // loses nothing
   kNearStrict,  // K and V in 8 bits

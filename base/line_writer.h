@@ -24,8 +24,8 @@ class LineWriter {
   // or terminal is opened a second time instead.
   explicit LineWriter(int fd);
 
-  // Makes the note, without its line feed, from the number of lines that are missing; by default it is a
-  // sentence in parentheses.
+  // Makes the note, without its line feed, from the number of lines that are missing; by default it
+  // is a sentence in parentheses.
   using Note = std::string (*)(uint64_t missing);
   void SetNote(Note note) ABSL_LOCKS_EXCLUDED(mutex_);
   // Writes or drops `line`, which ends with a line feed.

@@ -36,8 +36,8 @@ struct LogOrigin {
   std::string thread;
 };
 
-// One JSON object without a line feed: time, level, process, thread, message, then the fields. Bytes
-// that are no UTF-8 are replaced. A field that has one of these names gets "_" behind it.
+// One JSON object without a line feed: time, level, process, thread, message, then the fields.
+// Bytes that are no UTF-8 are replaced. A field that has one of these names gets "_" behind it.
 std::string ToJsonLine(const LogOrigin& origin, const LogRecord& record);
 
 }  // namespace tandem

@@ -4,8 +4,8 @@
 
 namespace tandem {
 
-// A simulated model is served under a name that begins with this, and no other model is: whoever sees
-// the name knows that the tokens are made up.
+// A simulated model is served under a name that begins with this, and no other model is: whoever
+// sees the name knows that the tokens are made up.
 inline constexpr std::string_view kSimulatedModelPrefix = "simulated/";
 
 constexpr bool IsSimulatedModel(std::string_view name) {

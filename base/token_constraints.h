@@ -13,9 +13,9 @@ namespace tandem {
 inline constexpr size_t kMaxAllowedTokens = 16384;
 inline constexpr size_t kMaxBadWords = 128;  // texts; each stands for at most two token sequences
 
-// Which tokens a request lets be sampled, and how it shifts their logits; or which tokens its output is
-// made of instead of sampled ones. What may follow depends on the tokens of the output alone, so that
-// every worker that continues an output decides alike.
+// Which tokens a request lets be sampled, and how it shifts their logits; or which tokens its
+// output is made of instead of sampled ones. What may follow depends on the tokens of the output
+// alone, so that every worker that continues an output decides alike.
 struct TokenConstraints {
   std::vector<TokenBias> logit_bias;  // each token at most once
   int32_t min_tokens = 0;             // stop tokens are not sampled before the output has so many

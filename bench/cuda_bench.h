@@ -150,7 +150,8 @@ class CudaBench {
 
   // Writes the report, too: what was measured is kept when the run is ended.
   void Add(const CudaRow& row);
-  // Takes the status of one case: prints its failure and lets the others run, unless the device itself has failed.
+  // Takes the status of one case: prints its failure and lets the others run, unless the device
+  // itself has failed.
   absl::Status Tolerate(absl::Status status);
   // The first failure that Tolerate let pass.
   const absl::Status& first_error() const { return first_error_; }

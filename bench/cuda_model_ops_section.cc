@@ -103,8 +103,8 @@ absl::Status RunEmbedding(CudaBench& bench, int64_t rows) {
       {.op = "embedding", .shape = fmt::format("{} x {}", rows, kHidden), .cost = Cost(args)});
 }
 
-// One product of few rows, by the library and by our kernel, and by the latter on the same weights in int8, all
-// on weights that no cache holds.
+// One product of few rows, by the library and by our kernel, and by the latter on the same weights
+// in int8, all on weights that no cache holds.
 class SkinnyCase {
  public:
   static absl::StatusOr<std::unique_ptr<SkinnyCase>> Create(CudaBench& bench, int64_t n, int64_t k,

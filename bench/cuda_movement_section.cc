@@ -69,7 +69,8 @@ absl::Status AddMove(CudaBench& bench, CudaVariant variant, std::string op, std:
 }
 
 // The same to staging, as Stream::CopyAll does it. This row has no target: CopyAll limits its warps
-// (kMovingWarps in kernels/cuda/memory/extents.cu) so that it leaves the device to the forward passes.
+// (kMovingWarps in kernels/cuda/memory/extents.cu) so that it leaves the device to the forward
+// passes.
 absl::Status AddHashedMove(CudaBench& bench, const MoveBlocksArgs& move, const std::string& shape) {
   const auto extent_bytes = static_cast<size_t>(move.pool.ExtentBytes());
   ASSIGN_OR_RETURN(const DeviceBuffer hashes,
@@ -142,8 +143,8 @@ absl::Status RunMoves(CudaBench& bench, int64_t blocks) {
   return AddHashedMove(bench, move, shape);
 }
 
-// What an eviction moves: half of the tokens of a context, in each layer others, brought together in
-// the other half of a pool whose blocks lie in random order. Nothing is asked of it: rows of one
+// What an eviction moves: half of the tokens of a context, in each layer others, brought together
+// in the other half of a pool whose blocks lie in random order. Nothing is asked of it: rows of one
 // head are too short for the rate of whole extents.
 absl::Status RunTokens(CudaBench& bench, int64_t blocks) {
   const int64_t context = bench.Scaled(blocks, 2);

@@ -1,5 +1,5 @@
-// What connections to the HTTP server cost: memory of one with an idle stream, and how many new ones are
-// served in a second. bench/http_streams [streams] [connections]
+// What connections to the HTTP server cost: memory of one with an idle stream, and how many new
+// ones are served in a second. bench/http_streams [streams] [connections]
 
 #include <sys/wait.h>
 #include <unistd.h>

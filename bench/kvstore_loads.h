@@ -25,8 +25,8 @@ ServingLoad PrefixLoad(const KvLoadOptions& options);
 // A mixture of prompts and outputs, of which nobody knows how long they become, and room for all.
 ServingLoad CrowdedLoad(const KvLoadOptions& options);
 
-// 64 prompts of 384 tokens with nothing in common, one after another, and then 192 drawn from them. The pool
-// has room for 12 of them, and the budget of the host tier is what 24 take raw.
+// 64 prompts of 384 tokens with nothing in common, one after another, and then 192 drawn from them.
+// The pool has room for 12 of them, and the budget of the host tier is what 24 take raw.
 ServingLoad ReturningLoad(const KvLoadOptions& options);
 
 }  // namespace tandem

@@ -41,7 +41,8 @@ double Milliseconds(const Work& work) {
   return ToMilliseconds(std::chrono::steady_clock::now() - begin);
 }
 
-// Gives every number of the message, and of the messages within it, a value with as many digits as usual.
+// Gives every number of the message, and of the messages within it, a value with as many digits as
+// usual.
 void FillNumbers(Message& message) {
   const google::protobuf::Reflection& to = *message.GetReflection();
   const google::protobuf::Descriptor& type = *message.GetDescriptor();

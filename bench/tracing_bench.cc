@@ -44,8 +44,8 @@ double MedianOf(int rounds, const Work& work) {
   return Median(std::move(nanoseconds));
 }
 
-// What a request of the route disaggregated makes of its trace, from its arrival to its end. Times and
-// attributes are as many as those of the router.
+// What a request of the route disaggregated makes of its trace, from its arrival to its end. Times
+// and attributes are as many as those of the router.
 void RunRequest(const Tracer& tracer, const SteadyClock& clock) {
   RequestSpec spec;
   spec.id = "0123456789abcdef";

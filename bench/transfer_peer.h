@@ -72,8 +72,8 @@ class ReceiverProcess {
   void ReadMemory(PoolPart part);
 
   double CpuSeconds();
-  // Whether that part of its pool has the source's bytes. Clears it, so that the next check sees new bytes
-  // only.
+  // Whether that part of its pool has the source's bytes. Clears it, so that the next check sees
+  // new bytes only.
   bool HasAll(PoolPart part);
 
  private:

@@ -66,8 +66,8 @@ struct SiluMulArgs {
 };
 
 // All layers of the block pool: pool[layer][block][K|V][Hkv][block_tokens][row]. The bytes of one
-// (layer, block) are one extent (kvstore/kv_layout.h is the source of these numbers), a row is K or V
-// of one token and head (base/kv_row.h).
+// (layer, block) are one extent (kvstore/kv_layout.h is the source of these numbers), a row is K or
+// V of one token and head (base/kv_row.h).
 struct KvPoolView {
   std::byte* data = nullptr;
   DType dtype = DType::kBF16;  // f32 | f16 | bf16 | f8e4m3 | k8v8 | k6v5 | k4v3

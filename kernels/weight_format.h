@@ -37,7 +37,8 @@ class WeightFormat {
 inline constexpr int64_t kCodeGroupInputs = 32;
 inline constexpr float kMaxInt8Code = 127;
 
-// The bits of the bf16 that is nearest to `value`, which is finite and not negative; halves to even.
+// The bits of the bf16 that is nearest to `value`, which is finite and not negative; halves to
+// even.
 constexpr uint16_t NearestBf16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);

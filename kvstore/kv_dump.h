@@ -14,8 +14,8 @@
 
 namespace tandem {
 
-// A file with the KV of one hand-off as it was sent (bytes: docs/kv_codecs.md#dumped-kv): a header, then
-// one record for each extent. It has neither the text of the prompt nor its tokens.
+// A file with the KV of one hand-off as it was sent (bytes: docs/kv_codecs.md#dumped-kv): a header,
+// then one record for each extent. It has neither the text of the prompt nor its tokens.
 
 inline constexpr uint32_t kKvDumpMagic = 0x314b4454;  // "TDK1" in memory order
 inline constexpr uint16_t kKvDumpVersion = 1;

@@ -17,9 +17,9 @@ namespace tandem {
 // answers, a lease lapses) becomes a task here, and tasks run one after another, so that the state
 // machines of requests need no lock. A thread that posts a task while none runs also runs it, so
 // that a worker's token reaches its client without waking another thread. That thread runs a few of
-// the tasks that arrive meanwhile and then returns to its own work; the thread in Run does the rest.
-// "The loop's thread" is the thread that runs its tasks. Tasks must not block. An idle loop uses no
-// CPU.
+// the tasks that arrive meanwhile and then returns to its own work; the thread in Run does the
+// rest. "The loop's thread" is the thread that runs its tasks. Tasks must not block. An idle loop
+// uses no CPU.
 class EventLoop {
  public:
   using Task = std::function<void()>;

@@ -30,9 +30,9 @@ struct RouterOptions {
   TokenizePoolOptions tokenizing;
 };
 
-// Takes requests, sends them through workers and streams the answers. Its only state is the requests
-// in flight, which live on the loop's thread.
-// Submit, Cancel, Tokenize, Status, CurrentLimits, Explain and Drain are thread-safe.
+// Takes requests, sends them through workers and streams the answers. Its only state is the
+// requests in flight, which live on the loop's thread. Submit, Cancel, Tokenize, Status,
+// CurrentLimits, Explain and Drain are thread-safe.
 class Router {
  public:
   Router(RouterOptions options, const RouterParts& parts);
@@ -69,8 +69,8 @@ class Router {
 
   // Refuses new requests from now on, lets those in flight end until `deadline` and fails the rest
   // with UNAVAILABLE; texts that still wait to be tokenized are refused at once, and those that are
-  // being tokenized are finished, which takes seconds at most. `drained` is called once, on the loop's
-  // thread, when no request and no text is left. Call once.
+  // being tokenized are finished, which takes seconds at most. `drained` is called once, on the
+  // loop's thread, when no request and no text is left. Call once.
   void Drain(TimePoint deadline, std::function<void()> drained);
 
  private:

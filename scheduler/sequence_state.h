@@ -59,8 +59,9 @@ struct SequenceSpec {
   // that is computed again. They are copied into blocks of their own, which the sequence holds from
   // its admission on. 0: nothing will be evicted.
   int32_t kept_tokens = 0;
-  // The share of its output's tokens whose KV stays: less than 1 where KV is evicted while decoding.
-  // Forecasts count on it; the limits above do not, because all output may be computed again.
+  // The share of its output's tokens whose KV stays: less than 1 where KV is evicted while
+  // decoding. Forecasts count on it; the limits above do not, because all output may be computed
+  // again.
   double output_share = 1;
   // The rows of the sequence in one decode step: its beams, or the choices that it will fork into.
   int32_t width = 1;

@@ -13,8 +13,8 @@ namespace tandem {
 // Whether a file that is there may be replaced.
 enum class Overwrite : bool { kNo, kYes };
 
-// A folder with the certificates of a fleet: STEM.pem and STEM.key of each, ca.pem and ca.key of the
-// authority. Keys can be read by their owner alone. Files are replaced whole.
+// A folder with the certificates of a fleet: STEM.pem and STEM.key of each, ca.pem and ca.key of
+// the authority. Keys can be read by their owner alone. Files are replaced whole.
 class CertificateFolder {
  public:
   static constexpr char kAuthority[] = "ca";
@@ -22,8 +22,8 @@ class CertificateFolder {
   // Makes the folder where there is none. INVALID_ARGUMENT names the path.
   static absl::StatusOr<CertificateFolder> Open(const std::string& path);
 
-  // The authority of the folder; makes one where there is none. FAILED_PRECONDITION where one of its
-  // files is missing.
+  // The authority of the folder; makes one where there is none. FAILED_PRECONDITION where one of
+  // its files is missing.
   absl::StatusOr<CertificateAuthority> OpenAuthority(std::chrono::seconds valid_for) const;
   // INVALID_ARGUMENT names a file that is there and must not be replaced.
   absl::Status Write(std::string_view stem, const IssuedCertificate& certificate,

@@ -29,8 +29,8 @@ enum class TlsRefusalReason : uint8_t {
 std::string_view Name(TlsPort port);             // "grpc"
 std::string_view Name(TlsRefusalReason reason);  // "no_certificate"
 
-// The reason that OpenSSL gives for a handshake that failed, as text, sorted into the above. gRPC and
-// Asio pass on nothing but this text.
+// The reason that OpenSSL gives for a handshake that failed, as text, sorted into the above. gRPC
+// and Asio pass on nothing but this text.
 TlsRefusalReason ReasonOfHandshakeError(std::string_view text);
 
 // Counts whom a process refused because of certificates and identities, and logs it, at most one

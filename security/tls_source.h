@@ -13,8 +13,8 @@
 
 namespace tandem {
 
-// What TlsFiles contain, as PEM: read together, and the key is the certificate's. What was not named
-// is empty.
+// What TlsFiles contain, as PEM: read together, and the key is the certificate's. What was not
+// named is empty.
 struct TlsMaterial {
   std::string cert_pem;
   std::string key_pem;
@@ -34,8 +34,8 @@ class TlsSource {
   static absl::StatusOr<std::shared_ptr<TlsSource>> Open(const TlsFiles& files,
                                                          Duration recheck = kRecheck);
 
-  // What the files contain now. Files that cannot be used, such as half-written ones, change nothing
-  // and are logged; they are tried again once they have changed.
+  // What the files contain now. Files that cannot be used, such as half-written ones, change
+  // nothing and are logged; they are tried again once they have changed.
   std::shared_ptr<const TlsMaterial> Current();
   const TlsFiles& files() const { return files_; }
 

@@ -14,9 +14,8 @@
 namespace tandem {
 
 // The trace of one request in one process: the context that its calls carry, and the spans that are
-// made of it here. Where the trace is not sampled, or nothing takes spans, it only holds the context of
-// the caller, and all calls that make spans do nothing.
-// One thread at a time.
+// made of it here. Where the trace is not sampled, or nothing takes spans, it only holds the
+// context of the caller, and all calls that make spans do nothing. One thread at a time.
 class RequestTrace {
  public:
   // More spans of one request are left out; the first one says how many.
@@ -56,8 +55,8 @@ class RequestTrace {
   bool IsOpen(SpanRef span) const {
     return span.index < spans_.size() && !spans_[span.index].ended;
   }
-  // Ends what has not ended, the first span with `status`, and hands the spans over. Later calls of this
-  // and of others have no effect.
+  // Ends what has not ended, the first span with `status`, and hands the spans over. Later calls of
+  // this and of others have no effect.
   void Finish(TimePoint end, const absl::Status& status);
 
  private:

@@ -28,7 +28,8 @@ struct SpanEvent {
   TimePoint at;
 };
 
-// One operation of a request, in the terms of OpenTelemetry. Never holds text of a prompt or an answer.
+// One operation of a request, in the terms of OpenTelemetry. Never holds text of a prompt or an
+// answer.
 struct Span {
   TraceId trace_id;
   SpanId id = 0;

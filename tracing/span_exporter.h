@@ -35,8 +35,8 @@ struct SendResult {
 class SpanTransport {
  public:
   virtual ~SpanTransport() = default;
-  // On the exporter's thread, which it may block until `deadline`. `batch`: one line of JSON without its
-  // line feed.
+  // On the exporter's thread, which it may block until `deadline`. `batch`: one line of JSON
+  // without its line feed.
   virtual SendResult Send(const std::string& batch, TimePoint deadline) = 0;
   // The Send in progress and later ones are to return soon: nothing more than `deadline` allows. On
   // another thread.
@@ -69,8 +69,8 @@ class SpanExporter final : public SpanConsumer {
   ~SpanExporter() override;
 
   void Take(std::vector<Span> spans) override;
-  // Sends what is queued until `deadline`, drops the rest and ends the thread. Spans that come later are
-  // dropped.
+  // Sends what is queued until `deadline`, drops the rest and ends the thread. Spans that come
+  // later are dropped.
   void Shutdown(TimePoint deadline);
   SpanExportUse use() const;  // thread-safe
 

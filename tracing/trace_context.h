@@ -31,10 +31,10 @@ struct TraceContext {
   std::string tracestate = {};  // what other systems note of the trace; passed on as it came
 };
 
-// Reads the headers by W3C Trace Context, level 1 (https://www.w3.org/TR/trace-context/). Accepts any
-// bytes. Nothing unless there is exactly one well-formed `traceparent`: the caller then begins a new
-// trace. A tracestate that is malformed is dropped, without the traceparent. `tracestates` are the
-// values of all headers of that name, in their order.
+// Reads the headers by W3C Trace Context, level 1 (https://www.w3.org/TR/trace-context/). Accepts
+// any bytes. Nothing unless there is exactly one well-formed `traceparent`: the caller then begins
+// a new trace. A tracestate that is malformed is dropped, without the traceparent. `tracestates`
+// are the values of all headers of that name, in their order.
 std::optional<TraceContext> ParseTraceContext(std::span<const std::string_view> traceparents,
                                               std::span<const std::string_view> tracestates);
 

@@ -5,7 +5,8 @@
 namespace tandem {
 namespace {
 
-// Decided by the id, as OpenTelemetry does, so that systems with the same ratio choose the same traces.
+// Decided by the id, as OpenTelemetry does, so that systems with the same ratio choose the same
+// traces.
 bool IsChosen(TraceId id, double ratio) {
   constexpr double kIds = 9223372036854775808.0;  // 2^63
   return ratio >= 1 || static_cast<double>(id.low >> 1) < ratio * kIds;

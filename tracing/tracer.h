@@ -18,8 +18,8 @@ class Tracer {
 
   // Whether spans are made of any request.
   bool makes_spans() const { return consumer_ != nullptr; }
-  // The trace of a request that has come. The caller's flag decides where there is a caller's context,
-  // else the ratio. Null where the request belongs to no trace, which costs nothing.
+  // The trace of a request that has come. The caller's flag decides where there is a caller's
+  // context, else the ratio. Null where the request belongs to no trace, which costs nothing.
   std::shared_ptr<RequestTrace> Begin(const std::optional<TraceContext>& caller) const;
 
  private:

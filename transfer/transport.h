@@ -81,7 +81,8 @@ struct MissingExtent {
 };
 
 // What a receiver answers to a commit. OK without missing extents acknowledges the stream. OK with
-// missing extents asks for them again; another commit will follow them. An error rejects the stream.
+// missing extents asks for them again; another commit will follow them. An error rejects the
+// stream.
 struct CommitAnswer {
   absl::Status status;
   std::vector<MissingExtent> missing;
@@ -130,9 +131,9 @@ inline FrameReceiver& OrNoReceiver(FrameReceiver* receiver) {
   return receiver != nullptr ? *receiver : none;
 }
 
-// Reports how a stream that this side sends ended: OK once the receiver acknowledged its commit, the
-// receiver's code when it rejected the stream, UNAVAILABLE when the connection was lost or could
-// not be made. Called once per stream, on the transport's thread; must not block.
+// Reports how a stream that this side sends ended: OK once the receiver acknowledged its commit,
+// the receiver's code when it rejected the stream, UNAVAILABLE when the connection was lost or
+// could not be made. Called once per stream, on the transport's thread; must not block.
 using StreamEnded =
     std::function<void(uint64_t stream, uint64_t epoch, const absl::Status& status)>;
 
@@ -144,9 +145,8 @@ struct SendLink {
   double gigabytes_per_second = 0;  // LinkStats::gigabytes_per_second when the stream was opened
 };
 
-// A stream that this side sends. Once it has ended, every call does nothing and succeeds, also after
-// the transport is gone.
-// Thread-safe.
+// A stream that this side sends. Once it has ended, every call does nothing and succeeds, also
+// after the transport is gone. Thread-safe.
 class SendStream {
  public:
   virtual ~SendStream() = default;

@@ -27,8 +27,8 @@ ServerStages StagesOf(const v1::Stages& stages) {
           .residual = stages.residual_ms()};
 }
 
-// The decode was predicted for another number of tokens than came: it is proportional to those after
-// the first.
+// The decode was predicted for another number of tokens than came: it is proportional to those
+// after the first.
 PredictedLatency PredictedOf(const v1::ChoiceFinish& finish) {
   const v1::Prediction& predicted = finish.predicted();
   PredictedLatency latency;

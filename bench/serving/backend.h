@@ -70,8 +70,8 @@ class Call {
   virtual ~Call() = default;
   // Sends the request and returns at once. To be called once.
   virtual void Start() = 0;
-  // To be called after Start. The observer's OnEnd still comes, with CANCELLED unless the call ended
-  // before.
+  // To be called after Start. The observer's OnEnd still comes, with CANCELLED unless the call
+  // ended before.
   virtual void Cancel() = 0;
 };
 

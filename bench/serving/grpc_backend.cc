@@ -81,9 +81,9 @@ class StreamReader final : public grpc::ClientReadReactor<v1::GenerateResponse> 
     end_.whole = finished_ && summarized_;
     CallEnd end = std::move(end_);
     CallObserver& observer = observer_;
-    // From here on the handle alone keeps this object. Whoever holds it may close the channel once the
-    // observer knows the end, and the context must not be the last to use the channel, on a thread
-    // that belongs to it.
+    // From here on the handle alone keeps this object. Whoever holds it may close the channel once
+    // the observer knows the end, and the context must not be the last to use the channel, on a
+    // thread that belongs to it.
     self_.reset();
     observer.OnEnd(now, std::move(end));
   }

@@ -20,12 +20,12 @@ struct HttpRequest {
   std::vector<std::string> headers;
   std::string body;                            // empty: GET, else POST
   Duration timeout = std::chrono::seconds(5);  // 0: none
-  // The files for HTTPS. Without authorities those that the system knows are trusted; the certificate is shown to
-  // servers that ask for one.
+  // The files for HTTPS. Without authorities those that the system knows are trusted; the
+  // certificate is shown to servers that ask for one.
   TlsFiles tls;
   size_t max_answer_bytes = size_t{64} << 20;  // Fetch: a longer body is an error
-  // Fetch: asked about once a second, and more often while bytes move, whether the answer is not wanted
-  // any more. Empty: it is.
+  // Fetch: asked about once a second, and more often while bytes move, whether the answer is not
+  // wanted any more. Empty: it is.
   std::function<bool()> unwanted = nullptr;
 };
 
@@ -45,8 +45,8 @@ class HttpSink {
   virtual ~HttpSink() = default;
   // Bytes of the body; `code` is the status of the answer, which came before.
   virtual void OnBody(long code, std::string_view bytes) = 0;
-  // Called exactly once, after all other events. `status` is OK when an answer came and ended as HTTP
-  // says, whatever its code.
+  // Called exactly once, after all other events. `status` is OK when an answer came and ended as
+  // HTTP says, whatever its code.
   virtual void OnEnd(long code, absl::Status status) = 0;
 };
 

@@ -28,8 +28,8 @@ struct LengthDistribution {
 // "128", "uniform:LOW,HIGH" or "lognormal:MEDIAN,SIGMA". INVALID_ARGUMENT quotes `flag` and `text`.
 absl::StatusOr<LengthDistribution> ParseLength(std::string_view flag, std::string_view text);
 
-// Uniform in [length * (1 - ratio), length * (1 + ratio)] where `lengths` is fixed. INVALID_ARGUMENT
-// unless `ratio` is in [0, 1), and for another distribution.
+// Uniform in [length * (1 - ratio), length * (1 + ratio)] where `lengths` is fixed.
+// INVALID_ARGUMENT unless `ratio` is in [0, 1), and for another distribution.
 absl::StatusOr<LengthDistribution> SpreadLength(const LengthDistribution& lengths, double ratio);
 
 }  // namespace tandem::loadgen

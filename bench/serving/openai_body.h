@@ -20,8 +20,8 @@ struct OpenAiBody {
   std::string extra_json;  // an object whose fields replace ours; empty: none
 };
 
-// The body of a streamed request. `pool`: ids of the server's tokenizer; when it is empty, and always
-// for chat, the prompt is text.
+// The body of a streamed request. `pool`: ids of the server's tokenizer; when it is empty, and
+// always for chat, the prompt is text.
 std::string MakeOpenAiBody(const OpenAiBody& body, const ScheduledRequest& request,
                            const std::vector<int32_t>& pool);
 

@@ -8,8 +8,8 @@
 
 namespace tandem::loadgen {
 
-// A text of two-letter words, whose tokens are ordinary ones in every vocabulary. Prompts are made of
-// the ids that these tokens have at the server.
+// A text of two-letter words, whose tokens are ordinary ones in every vocabulary. Prompts are made
+// of the ids that these tokens have at the server.
 std::string PoolText();
 
 // Sorts the ids and drops repeated ones.

@@ -41,8 +41,8 @@ RunDescription Describe(const ServeBenchOptions& options, std::string_view backe
 // One line on stdout: the hash of the schedule and its sizes.
 void PrintSchedule(const ServeBenchOptions& options, const Schedule& schedule);
 
-// Prints the report and writes the files that were asked for. INTERNAL when a file cannot be written,
-// UNAVAILABLE when not one request was complete.
+// Prints the report and writes the files that were asked for. INTERNAL when a file cannot be
+// written, UNAVAILABLE when not one request was complete.
 absl::Status Publish(const ServeBenchOptions& options, const Outcome& outcome,
                      const std::vector<RateProbe>& probes, const ReportExtras& extras = {});
 

@@ -30,7 +30,8 @@ double RandomStream::GammaOfMeanOne(double shape) {
   return GammaFromOneUp(shape + 1) * shrink / shape;
 }
 
-// A gamma variate of scale 1. Source: Marsaglia, Tsang, "A simple method for generating gamma variables", 2000.
+// A gamma variate of scale 1. Source: Marsaglia, Tsang, "A simple method for generating gamma
+// variables", 2000.
 double RandomStream::GammaFromOneUp(double shape) {
   const double d = shape - 1.0 / 3;
   const double c = 1 / std::sqrt(9 * d);

@@ -4,7 +4,8 @@
 
 namespace tandem::loadgen {
 
-// Mixes two numbers into one that looks random: seeds of parts are derived from the seed of the run.
+// Mixes two numbers into one that looks random: seeds of parts are derived from the seed of the
+// run.
 uint64_t MixSeeds(uint64_t seed, uint64_t part);
 
 // Random numbers that depend on the seed alone, on every machine: the standard library's

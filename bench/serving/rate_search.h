@@ -14,9 +14,9 @@ struct RateSearchOptions {
   double probe_seconds = 30;
 };
 
-// Finds the highest request rate at which enough requests are good: doubles or halves the rate until
-// the answer lies between two rates, then halves the interval on a logarithmic scale. Assumes that
-// more load is never better. Decides only; the caller runs the probes.
+// Finds the highest request rate at which enough requests are good: doubles or halves the rate
+// until the answer lies between two rates, then halves the interval on a logarithmic scale. Assumes
+// that more load is never better. Decides only; the caller runs the probes.
 class RateSearch {
  public:
   explicit RateSearch(const RateSearchOptions& options)

@@ -45,8 +45,8 @@ enum class Verdict : uint8_t {
 };
 std::string_view Name(Verdict verdict);
 
-// With `ignore_eos`, the output must have exactly the wanted number of tokens; without, a model that
-// stops early is right, too.
+// With `ignore_eos`, the output must have exactly the wanted number of tokens; without, a model
+// that stops early is right, too.
 Verdict Judge(const RequestRecord& record, bool ignore_eos);
 
 // One sentence that says why a request is not complete; empty when it is.
@@ -69,8 +69,8 @@ RequestLatency LatencyOf(const RequestRecord& record);
 
 // Milliseconds between chunks.
 std::vector<double> ChunkGaps(const RequestRecord& record);
-// Milliseconds per token after the first chunk: the gap before a chunk of k tokens counts k times as
-// gap / k.
+// Milliseconds per token after the first chunk: the gap before a chunk of k tokens counts k times
+// as gap / k.
 std::vector<double> TokenGaps(const RequestRecord& record);
 
 }  // namespace tandem::loadgen

@@ -49,8 +49,8 @@ struct MetricSection {
   std::string short_name;
   const Distribution* ms = nullptr;
 };
-// The sections of the chosen metrics that have samples. TTFT and end-to-end latency come twice: from
-// the send and from the scheduled arrival.
+// The sections of the chosen metrics that have samples. TTFT and end-to-end latency come twice:
+// from the send and from the scheduled arrival.
 std::vector<MetricSection> SectionsOf(const Summary& summary, const ReportChoice& choice);
 
 // "99", "99.9"

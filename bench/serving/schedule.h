@@ -9,8 +9,8 @@
 
 namespace tandem::loadgen {
 
-// Part of a prompt: tokens drawn from `seed`. Prompts that begin with equal segments share them as a
-// prefix.
+// Part of a prompt: tokens drawn from `seed`. Prompts that begin with equal segments share them as
+// a prefix.
 struct PromptSegment {
   uint64_t seed = 0;
   int32_t tokens = 0;
@@ -30,7 +30,8 @@ struct ScheduledRequest {
 struct Schedule {
   std::vector<ScheduledRequest> requests;  // by time
 
-  // A hash of all times, lengths, seeds and cancellations: runs with equal hashes asked for the same.
+  // A hash of all times, lengths, seeds and cancellations: runs with equal hashes asked for the
+  // same.
   uint64_t Hash() const;
   // The hash as 16 hexadecimal digits.
   std::string HashText() const;

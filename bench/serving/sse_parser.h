@@ -6,8 +6,8 @@
 
 namespace tandem::loadgen {
 
-// Takes a stream of server-sent events apart (https://html.spec.whatwg.org, section 9.2.6). Only the
-// data of events is kept: names, ids, retry times and comments are skipped. Not thread-safe.
+// Takes a stream of server-sent events apart (https://html.spec.whatwg.org, section 9.2.6). Only
+// the data of events is kept: names, ids, retry times and comments are skipped. Not thread-safe.
 class SseParser {
  public:
   // `on_data` is called with the data of each event that has any, its lines joined by line feeds.

@@ -13,7 +13,8 @@
 namespace tandem::loadgen {
 
 struct SummaryOptions {
-  // Requests that arrive earlier are sent but not judged, and tokens that arrive earlier not counted.
+  // Requests that arrive earlier are sent but not judged, and tokens that arrive earlier not
+  // counted.
   Duration warmup{};
   Objectives objectives;
   bool ignore_eos = true;
@@ -68,8 +69,8 @@ struct PredictionSummary {
   double share_within_20_percent = 0;
 };
 
-// What happened between the end of the warm-up and the last arrival, while the load was on. Draining
-// is not in it.
+// What happened between the end of the warm-up and the last arrival, while the load was on.
+// Draining is not in it.
 struct SteadyWindow {
   double seconds = 0;
   double request_throughput = 0;  // complete requests that ended in it, per second

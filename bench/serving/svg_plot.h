@@ -31,10 +31,10 @@ struct Plot {
   bool diagonal = false;  // the line y = x
 };
 
-// An <svg> element with axes, ticks and a legend, without scripts. A linear axis begins at 0 and ends
-// at a tick above the largest value; a logarithmic one holds all values. Points that are not finite,
-// or not above 0 on a logarithmic axis, are left out. Of a series with many points, evenly spaced
-// ones are drawn.
+// An <svg> element with axes, ticks and a legend, without scripts. A linear axis begins at 0 and
+// ends at a tick above the largest value; a logarithmic one holds all values. Points that are not
+// finite, or not above 0 on a logarithmic axis, are left out. Of a series with many points, evenly
+// spaced ones are drawn.
 std::string RenderSvg(const Plot& plot);
 
 struct BarPart {

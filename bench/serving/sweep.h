@@ -22,9 +22,9 @@ enum class SweepMode : uint8_t {
 };
 
 // Runs the points of a valid plan that `folder` has no results of, and then writes report.md,
-// report.html and sweep.json there, from all results. Prints a line per point. FAILED_PRECONDITION, before anything
-// runs, when a result in the folder belongs to another plan. The error of a point ends the sweep;
-// the results so far stay.
+// report.html and sweep.json there, from all results. Prints a line per point. FAILED_PRECONDITION,
+// before anything runs, when a result in the folder belongs to another plan. The error of a point
+// ends the sweep; the results so far stay.
 absl::Status RunSweep(const SweepPlan& plan, const std::string& folder, SweepMode mode,
                       const PointRunner& run_point);
 
@@ -38,8 +38,8 @@ struct PointServer {
 // How the schedule of a point is sent.
 RunOptions PointRunOptions();
 
-// The first twentieth of the time. Requests that arrive before its end are sent, and not judged, while
-// the load builds up.
+// The first twentieth of the time. Requests that arrive before its end are sent, and not judged,
+// while the load builds up.
 Duration WarmUpOf(const Schedule& schedule);
 
 // Judges the answers by the objectives of the plan.

@@ -17,8 +17,9 @@ struct SeedMean {
 };
 SeedMean MeanOverSeeds(const std::vector<double>& samples);
 
-// A strategy under one load. Shares of good requests are compared and not goodput, because goodput also
-// falls while a run drains: where all requests are good, strategies would differ by their latency.
+// A strategy under one load. Shares of good requests are compared and not goodput, because goodput
+// also falls while a run drains: where all requests are good, strategies would differ by their
+// latency.
 struct Contender {
   std::string name;
   bool adapts = false;       // its policy chooses by prediction; it is held against the others
@@ -29,8 +30,8 @@ struct Contender {
 bool Adapts(const SweepStrategy& strategy);
 
 // How much more `own` is than `other`, in percent of the mean of `other`. Both have an element per
-// seed, and differences are taken seed by seed, because both answered the same requests. Absent where
-// `other` has nothing and `own` has something.
+// seed, and differences are taken seed by seed, because both answered the same requests. Absent
+// where `other` has nothing and `own` has something.
 std::optional<SeedMean> MarginPercent(const std::vector<double>& own,
                                       const std::vector<double>& other);
 

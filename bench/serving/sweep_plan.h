@@ -23,8 +23,8 @@ struct SweepStrategy {
   int workers() const { return prefill + decode + unified; }
 };
 
-// "NAME:POLICY:prefill=1,decode=1,unified=2". INVALID_ARGUMENT says what is wrong, and of an unknown
-// policy which there are.
+// "NAME:POLICY:prefill=1,decode=1,unified=2". INVALID_ARGUMENT says what is wrong, and of an
+// unknown policy which there are.
 absl::StatusOr<SweepStrategy> ParseStrategy(const std::string& text,
                                             const std::vector<std::string>& policies);
 

@@ -19,8 +19,8 @@ struct LoadStandings {
 // By workload and rate, in the order of the plan.
 std::vector<LoadStandings> StandingsOf(const SweepPlan& plan, const SweepResults& results);
 
-// A section per strategy that adapts: how often it wins, ties and loses, and by how much, under each
-// load and over each other strategy. Empty where no strategy adapts.
+// A section per strategy that adapts: how often it wins, ties and loses, and by how much, under
+// each load and over each other strategy. Empty where no strategy adapts.
 std::string StandingsMarkdown(const std::vector<LoadStandings>& standings);
 
 // One comparison with the keys "strategy", "share", "best_other", "best_other_share",

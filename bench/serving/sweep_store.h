@@ -9,9 +9,9 @@
 
 namespace tandem::loadgen {
 
-// The raw results of a sweep: a folder with one JSON file per point, which holds the point's key, the
-// hash of its schedule and its result (JsonReport). A file is there as a whole or not at all, so a
-// sweep that was interrupted goes on where it stopped.
+// The raw results of a sweep: a folder with one JSON file per point, which holds the point's key,
+// the hash of its schedule and its result (JsonReport). A file is there as a whole or not at all,
+// so a sweep that was interrupted goes on where it stopped.
 class SweepStore {
  public:
   // Creates the folder. INVALID_ARGUMENT when that is not possible.

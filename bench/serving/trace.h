@@ -34,8 +34,8 @@ struct Trace {
   int64_t skipped = 0;       // rows without input or without output, such as failed requests
 };
 
-// Reads the first `max_requests` usable rows. INVALID_ARGUMENT names the line: wrong fields, numbers
-// out of range, a time before that of the line above, no request at all.
+// Reads the first `max_requests` usable rows. INVALID_ARGUMENT names the line: wrong fields,
+// numbers out of range, a time before that of the line above, no request at all.
 absl::StatusOr<Trace> ParseTrace(TraceFormat format, std::string_view text, int64_t max_requests);
 
 // The same from a file; NOT_FOUND when it cannot be read.

@@ -12,7 +12,8 @@ namespace {
 
 constexpr int32_t kDefaultPrompts = 1000;
 
-// What a seed is mixed with, one value per use: a change of one part leaves the others as they were.
+// What a seed is mixed with, one value per use: a change of one part leaves the others as they
+// were.
 enum SeedPart : uint64_t { kArrivals, kInput, kOutput, kOwnText, kSharedText, kPrefix, kCancel };
 
 // The prompt of a trace's row: a block for each hash id, then text of its own.

@@ -36,8 +36,8 @@ struct WorkloadOptions {
 // INVALID_ARGUMENT names the flag and its value.
 absl::Status Validate(const WorkloadOptions& options);
 
-// `arrivals` absent: the times of the trace. `options` and `arrivals` are valid. Errors are those of
-// the trace's file.
+// `arrivals` absent: the times of the trace. `options` and `arrivals` are valid. Errors are those
+// of the trace's file.
 absl::StatusOr<Schedule> MakeSchedule(const WorkloadOptions& options,
                                       const std::optional<ArrivalOptions>& arrivals, uint64_t seed);
 

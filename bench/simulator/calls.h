@@ -19,9 +19,8 @@ enum class TokenEvents : uint8_t {
 };
 inline constexpr size_t kMostGrouped = 32;
 
-// A streaming call of a router to a simulated worker: what the worker emitted and the router was not
-// handed yet.
-// Thread: the router's loop.
+// A streaming call of a router to a simulated worker: what the worker emitted and the router was
+// not handed yet. Thread: the router's loop.
 class SimulatedStream {
  public:
   explicit SimulatedStream(StreamHandlers handlers) : handlers_(std::move(handlers)) {}

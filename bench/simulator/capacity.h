@@ -33,15 +33,17 @@ struct CapacityProbe {
 struct CapacityPlan {
   std::vector<CapacityProbe> probes;  // in the order in which they ran
   std::optional<CapacityProbe> unified;
-  // The best split of the smallest number of workers; among equal numbers the one that attains most.
+  // The best split of the smallest number of workers; among equal numbers the one that attains
+  // most.
   std::optional<CapacityProbe> disaggregated;
 };
 
-// Searches for the smallest fleets at which a share of at least `attainment` of the requests is good.
-// `most` bounds the workers of each role; a role with 0 takes no part. It assumes that one worker more
-// is never worse. First the fewest prefill workers with `most.decode` decode workers, and the fewest
-// decode workers with `most.prefill` prefill workers: no smaller fleet can do. Then all splits from
-// there on, by their sum. `run` runs a fleet; it is called once for each size at most.
+// Searches for the smallest fleets at which a share of at least `attainment` of the requests is
+// good. `most` bounds the workers of each role; a role with 0 takes no part. It assumes that one
+// worker more is never worse. First the fewest prefill workers with `most.decode` decode workers,
+// and the fewest decode workers with `most.prefill` prefill workers: no smaller fleet can do. Then
+// all splits from there on, by their sum. `run` runs a fleet; it is called once for each size at
+// most.
 CapacityPlan FindCapacity(const FleetSize& most, double attainment,
                           const std::function<CapacityProbe(const FleetSize&)>& run);
 

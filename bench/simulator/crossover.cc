@@ -12,14 +12,15 @@
 namespace tandem::simulator {
 namespace {
 
-// The first requests find an idle fleet and a router that has learned nothing, so none of the first fifth
-// is sampled. Nor is any of the last two fifths: what a request costs those after it depends on how many
-// these are, and when a run ends is nothing that a router could know.
+// The first requests find an idle fleet and a router that has learned nothing, so none of the first
+// fifth is sampled. Nor is any of the last two fifths: what a request costs those after it depends
+// on how many these are, and when a run ends is nothing that a router could know.
 constexpr double kFirstSampled = 0.2;
 constexpr double kLastSampled = 0.6;
 // A run lasts several times as long as a request stays, or it would end before it is in balance.
 constexpr double kLeastSeconds = 5;
-// Costs that differ by a smaller share are alike: a run that differs in anything else moves them by more.
+// Costs that differ by a smaller share are alike: a run that differs in anything else moves them by
+// more.
 constexpr double kDecisive = 0.05;
 // The router explains so many.
 constexpr int32_t kMostRequests = 4096;

@@ -74,7 +74,8 @@ struct CrossoverCell {
   CrossoverShares decisive;  // of the samples for which the route matters, and which were predicted
   double regret_ms = 0;      // what the chosen routes cost more than the better ones, summed up
   double oracle_ms = 0;      // what the better ones cost
-  // By how much the replay of the routes differs from the run, as a share of the time of all requests.
+  // By how much the replay of the routes differs from the run, as a share of the time of all
+  // requests.
   double replay_difference = 0;
 };
 // The regret of all cells together, in percent of what an oracle's choices would have cost.

@@ -51,7 +51,8 @@ std::string CrossingText(std::span<const CrossoverCell> row, ShareOfSamples shar
   return "";
 }
 
-// The links at which the prediction, the choice and the replay change sides, for one load and prompt.
+// The links at which the prediction, the choice and the replay change sides, for one load and
+// prompt.
 struct RowCrossings {
   std::string predicted;
   std::string chosen;

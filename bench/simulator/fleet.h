@@ -25,8 +25,8 @@ struct ModelOverrides {
   int64_t kv_tokens = 0;  // 0: the file must say
   int32_t max_context_tokens = 0;  // 0: the file's
   std::optional<LinkModel> link;   // absent: the first link of the file
-  // A worker has the steps of the one with its name, or else of the first with its role; empty: those
-  // of its file.
+  // A worker has the steps of the one with its name, or else of the first with its role; empty:
+  // those of its file.
   std::vector<ServedCosts> costs;
 };
 
@@ -61,8 +61,8 @@ struct Disturbance {
   double factor = 1;
 };
 
-// "lose:NAME@SECONDS", "leave:NAME@SECONDS", "slow:NAME@SECONDS:FACTOR". INVALID_ARGUMENT quotes the
-// text. NAME must be that of a worker of the fleet: "decode-3".
+// "lose:NAME@SECONDS", "leave:NAME@SECONDS", "slow:NAME@SECONDS:FACTOR". INVALID_ARGUMENT quotes
+// the text. NAME must be that of a worker of the fleet: "decode-3".
 absl::StatusOr<Disturbance> ParseDisturbance(std::string_view text,
                                              const std::vector<WorkerConfig>& fleet);
 

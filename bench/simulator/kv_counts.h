@@ -10,11 +10,10 @@
 
 namespace tandem::simulator {
 
-// The KV pool of one worker as counts: which full blocks of prompts are cached, by the chained hashes
-// that a real worker uses, and how many blocks are free. It differs from a real pool in three points:
-// only whole blocks are shared, blocks of outputs do not enter the cache, and two sequences that
-// compute the same block at the same time hold it once.
-// Thread: one at a time.
+// The KV pool of one worker as counts: which full blocks of prompts are cached, by the chained
+// hashes that a real worker uses, and how many blocks are free. It differs from a real pool in
+// three points: only whole blocks are shared, blocks of outputs do not enter the cache, and two
+// sequences that compute the same block at the same time hold it once. Thread: one at a time.
 class KvCounts {
  public:
   struct Options {

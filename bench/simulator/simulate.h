@@ -26,8 +26,8 @@ struct SimulateOptions {
 };
 
 // Runs the simulation, or the search for the smallest fleet, and prints the report. Errors before
-// anything runs name the flag: those of fleet, disturbances, policy and schedule. UNAVAILABLE when not
-// one request was complete.
+// anything runs name the flag: those of fleet, disturbances, policy and schedule. UNAVAILABLE when
+// not one request was complete.
 absl::Status RunSimulate(const SimulateOptions& options);
 
 }  // namespace tandem::simulator

@@ -30,8 +30,8 @@ absl::StatusOr<SimulationOptions> OptionsOf(const loadgen::SweepStrategy& strate
                                             const SimulatedMachines& machines,
                                             const loadgen::Objectives& objectives, uint64_t seed);
 
-// A point of a sweep on the virtual clock; the result has the keys of loadgen::MeasurePoint and those
-// that AddFleet adds. INVALID_ARGUMENT when a request does not fit into the model's context.
+// A point of a sweep on the virtual clock; the result has the keys of loadgen::MeasurePoint and
+// those that AddFleet adds. INVALID_ARGUMENT when a request does not fit into the model's context.
 absl::StatusOr<nlohmann::ordered_json> SimulatePoint(const SimulatedMachines& machines,
                                                      const loadgen::SweepPlan& plan,
                                                      const loadgen::SweepPoint& point,

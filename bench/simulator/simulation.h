@@ -59,8 +59,8 @@ struct SimulationResult {
 
 // Runs the real router, its policy and the schedulers of the fleet on a virtual clock. Equal inputs
 // give equal results, event by event. `schedule` is not empty; `counts` can be read meanwhile.
-// INVALID_ARGUMENT or NOT_FOUND before anything runs: an unknown policy, limits out of range, routes of
-// another number of requests.
+// INVALID_ARGUMENT or NOT_FOUND before anything runs: an unknown policy, limits out of range,
+// routes of another number of requests.
 absl::StatusOr<SimulationResult> Simulate(const SimulationOptions& options,
                                           const loadgen::Schedule& schedule,
                                           loadgen::RunCounts& counts);

@@ -10,7 +10,8 @@
 
 namespace tandem::simulator {
 
-// Which objectives the strategies of a sweep are held against. Those of the sweep itself are not used.
+// Which objectives the strategies of a sweep are held against. Those of the sweep itself are not
+// used.
 struct SloMapPlan {
   SimulatedMachines machines;
   loadgen::SweepPlan sweep;
@@ -37,9 +38,9 @@ struct SloMap {
   std::vector<SloCell> cells;
 };
 
-// Runs every load of the sweep. A strategy that adapts gets the objectives, so it runs once for each
-// pair; the others run once, and their requests are judged by each pair. `progress` is called after each
-// map.
+// Runs every load of the sweep. A strategy that adapts gets the objectives, so it runs once for
+// each pair; the others run once, and their requests are judged by each pair. `progress` is called
+// after each map.
 absl::StatusOr<std::vector<SloMap>> MakeSloMaps(const SloMapPlan& plan,
                                                 const std::function<void(const SloMap&)>& progress);
 

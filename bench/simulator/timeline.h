@@ -10,8 +10,8 @@
 
 namespace tandem::simulator {
 
-// Virtual time: it stands still while a task runs and jumps to the next task after that. Tasks of one
-// moment run in the order in which they were added, so a run depends on its inputs alone.
+// Virtual time: it stands still while a task runs and jumps to the next task after that. Tasks of
+// one moment run in the order in which they were added, so a run depends on its inputs alone.
 // Thread: one at a time.
 class Timeline final : public Clock {
  public:

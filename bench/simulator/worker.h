@@ -50,7 +50,8 @@ class SimulatedWorker {
   void Post(std::function<void()> message);
   // Handles what has arrived and begins the next step, unless one runs.
   void Turn();
-  // `accepted`: when the call arrived. Its wait for the end of a step is queueing, as in the engine.
+  // `accepted`: when the call arrived. Its wait for the end of a step is queueing, as in the
+  // engine.
   void OnSubmit(EngineRequest& request, const std::optional<HandoffTarget>& target,
                 TimePoint accepted, OutputStream& stream);
   void OnDecode(DecodeRequest& decode, TimePoint accepted, OutputStream& stream);

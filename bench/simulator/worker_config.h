@@ -29,7 +29,8 @@ struct WorkerModel {
 
 // The settings of a worker that do not depend on its machine; the same for all of a fleet.
 struct WorkerLimits {
-  // The model says how many blocks there are and, where they are 0, max_step_tokens and max_sequences.
+  // The model says how many blocks there are and, where they are 0, max_step_tokens and
+  // max_sequences.
   SchedulerOptions scheduler = {.max_step_tokens = 0, .max_sequences = 0};
   PrefixCaching prefix_caching = PrefixCaching::kOn;
   // Whether workers report what they have cached to the router's index of prefixes.

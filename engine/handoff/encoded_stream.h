@@ -73,7 +73,8 @@ class EncodedStream final : public SendStream, public std::enable_shared_from_th
     size_t way = 0;        // StreamEncoding::way
     KvEncoder::Demand demand;
   };
-  // Opens a stream to `target`. `ended` may be called by a worker, too. Errors as Transport::OpenStream.
+  // Opens a stream to `target`. `ended` may be called by a worker, too. Errors as
+  // Transport::OpenStream.
   static absl::StatusOr<Opened> Open(const Parts& parts, const HandoffTarget& target, Prompt prompt,
                                      Duration renew_every, StreamEnded ended);
 

@@ -63,9 +63,9 @@ struct Landing {
   bool has_tables() const { return extents.back() == Extent::kLanded; }
   // How many extents of KV have landed; the tables do not count.
   int64_t num_landed_extents() const { return num_landed - (has_tables() ? 1 : 0); }
-  // The index of the extent that the header names, in [0, extents.size()). PERMISSION_DENIED when the
-  // reservation has no such extent of that kind and size: the sender learned the layout and the cached
-  // tokens from its reservation, so a peer that names another extent did not make it.
+  // The index of the extent that the header names, in [0, extents.size()). PERMISSION_DENIED when
+  // the reservation has no such extent of that kind and size: the sender learned the layout and the
+  // cached tokens from its reservation, so a peer that names another extent did not make it.
   absl::StatusOr<size_t> IndexOf(const FrameHeader& header) const;
   // The shape of the KV that an encoded payload for the sender's block `block` holds.
   ExtentShape ShapeOf(uint32_t block) const;

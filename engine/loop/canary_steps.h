@@ -9,9 +9,9 @@
 
 namespace tandem {
 
-// Runs a step of one token now and then while an engine has nothing to compute, so that others can tell
-// an engine that could serve from one whose steps fail or hang.
-// Thread: engine. Everything that the constructor takes must outlive it.
+// Runs a step of one token now and then while an engine has nothing to compute, so that others can
+// tell an engine that could serve from one whose steps fail or hang. Thread: engine. Everything
+// that the constructor takes must outlive it.
 class CanarySteps {
  public:
   // `interval`: EngineOptions::canary_interval. `failed` is called when a step failed.

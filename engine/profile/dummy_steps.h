@@ -34,7 +34,8 @@ class DummySteps {
   static absl::StatusOr<std::unique_ptr<DummySteps>> Create(const StepLimits& limits,
                                                             const Parts& parts);
 
-  // Runs one step, its sampling included, and returns its time. The shape must be within the limits.
+  // Runs one step, its sampling included, and returns its time. The shape must be within the
+  // limits.
   absl::StatusOr<Duration> Run(const StepShape& shape);
 
  private:

@@ -6,7 +6,8 @@
 
 namespace tandem {
 
-// One step to be measured: a chunk of one prompt beside sequences that decode. Either may be absent.
+// One step to be measured: a chunk of one prompt beside sequences that decode. Either may be
+// absent.
 struct StepShape {
   int32_t prefill_tokens = 0;
   int32_t cached_tokens = 0;   // tokens of the prompt before the chunk

@@ -139,8 +139,8 @@ void RunChunks(ThreadPool& pool, const AttentionArgs& args, KvProducts products,
   });
 }
 
-// Some columns of a sequence and KV head, for all of its last rows. A column's sum runs over the
-// rows in their order, whatever columns beside it are computed with it.
+// Computes some columns of the masses of a sequence and KV head, over all of its last rows. A
+// column's sum runs over the rows in their order, whatever columns beside it are computed with it.
 void StoreColumns(const ColumnMassArgs& args, KvProducts products, const RowFactors& factors,
                   int32_t seq, int32_t kv_head, const Columns& columns) {
   const AttentionArgs& attention = args.attention;
@@ -165,7 +165,7 @@ void StoreColumns(const ColumnMassArgs& args, KvProducts products, const RowFact
             out + first + static_cast<int64_t>(columns.begin));
 }
 
-// How many columns are one thread's at a time: whole chunks where these keep all threads busy, and
+// How many columns a thread takes at a time: whole chunks where these keep all threads busy, and
 // fewer where not. For fewer than kMin it would cost too much to load the queries for each.
 int64_t ColumnsAtOnce(const ColumnMassArgs& args, int num_threads) {
   constexpr int64_t kMin = 64;
@@ -179,7 +179,7 @@ int64_t ColumnsAtOnce(const ColumnMassArgs& args, int num_threads) {
   return columns;
 }
 
-// A type that is not bf16 is widened, whatever the products of weights are.
+// How KV of the type `stored` is multiplied: only bf16 is ever multiplied in pairs.
 KvProducts ProductsOf(CpuCompute compute, DType stored) {
   return compute == CpuCompute::kBF16 && stored == DType::kBF16 ? KvProducts::kPairs
                                                                 : KvProducts::kF32;

@@ -47,7 +47,7 @@ class BlockAttention : public RowScores {
     totals_ = partials_ + kMaxBlockRows * shape_.record;
   }
 
-  // The whole block: chunk after chunk, then the rows of `out`.
+  // Computes the whole block: chunk after chunk, then the rows of `out`.
   void Run() {
     LoadQueries();
     ClearTotals();
@@ -58,7 +58,7 @@ class BlockAttention : public RowScores {
     StoreOutput();
   }
 
-  // The chunks [begin, end) of the block into `partials`, [chunk][row] records.
+  // Computes the chunks [begin, end) of the block into `partials`, [chunk][row] records.
   void RunChunks(int64_t begin, int64_t end, float* partials) {
     LoadQueries();
     for (int64_t chunk = begin; chunk < end; ++chunk) {
@@ -66,7 +66,7 @@ class BlockAttention : public RowScores {
     }
   }
 
-  // What Run does with the partial results of RunChunks.
+  // Merges the partial results that RunChunks wrote, and stores the rows of `out`.
   void Merge(float* partials) {
     ClearTotals();
     for (int64_t chunk = block_.first_chunk; chunk < block_.end_chunk; ++chunk) {
@@ -118,7 +118,8 @@ class BlockAttention : public RowScores {
     }
   }
 
-  // The other token of a pair that is seen by half lies in the same block.
+  // Puts pairs of rows of V into values_. Where a row sees one token of a pair, the other one may
+  // be read, too: it lies in the same block.
   template <class Products>
   void WidenValueStep(PairedBF16<Products>, int64_t start, KeyRange keys) {
     const KeyRange pairs = {keys.begin / 2 * 2, (keys.end + 1) / 2 * 2};
@@ -182,13 +183,13 @@ class BlockAttention : public RowScores {
     record.max() = hn::GetLane(highest);
   }
 
-  // After the weights of a row were used as floats: makes them words.
+  // Makes the softmax weights of a row words of bf16, after they were used as floats.
   void RoundWeights(size_t row) {
     const KeyRange keys = AlignedRange(row);
     RoundInPlace(scores_ + row * kChunkTokens, keys.begin, keys.end);
   }
 
-  // After Softmax: what each block of the chunk has of the row's weights there.
+  // Stores, after Softmax, the sum of the row's weights in each KV block of the chunk.
   void StoreMasses(int64_t chunk, size_t row, float max) {
     const KeyRange range = ranges_[row];
     float* masses = masses_.OfChunk(block_.begin + static_cast<int64_t>(row), chunk);
@@ -205,7 +206,8 @@ class BlockAttention : public RowScores {
   }
 
   // Calls add(first, rows, keys): the keys that all rows of the tile see are added to all of them
-  // at once, the few before and after row by row. A pair that a row sees by half is among the latter.
+  // at once, the few before and after row by row. A pair that a row sees by half is among the
+  // latter.
   template <class Add>
   void AddValues(size_t first, size_t rows, KeyRange step, const Add& add) {
     const auto range_of = [&](size_t row) {
@@ -326,7 +328,8 @@ class BlockAttention : public RowScores {
     }
   }
 
-  // What is read a panel after the values of `token`: in the end the keys of the next chunk.
+  // The address of what is read one panel after the values of `token`: further values or, at the
+  // end of a chunk, the keys of the next one.
   template <class T>
   const T* NextValues(int64_t token) const {
     const int64_t next = token + kPanel;
@@ -361,7 +364,7 @@ class BlockAttention : public RowScores {
     }
   }
 
-  // Rows without a context are 0, their lse -infinity.
+  // Writes the rows of `out`. Rows without a context are 0, their lse -infinity.
   void StoreOutput() {
     const hn::CappedTag<float, 8> d;  // head_dim is a multiple of 8
     const float value_unit = args_.pool.v_scale * StoredUnit(args_.pool.dtype);
@@ -383,7 +386,7 @@ class BlockAttention : public RowScores {
     }
   }
 
-  // ln(2^max * sum).
+  // Returns ln(2^max * sum).
   static float NaturalLog(float max, float sum) {
     constexpr double kLn2 = 0x1.62e42fefa39efp-1;
     return sum == 0 ? kMinusInfinity
@@ -391,7 +394,7 @@ class BlockAttention : public RowScores {
   }
 
   const BlockMasses masses_;
-  float* values_;    // of one step
+  float* values_;    // V of one step of kValueStep tokens
   float* partials_;  // [row] records of one chunk
   float* totals_;    // [row] records merged so far
 };

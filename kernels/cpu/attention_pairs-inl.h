@@ -1,6 +1,7 @@
-// Attention over K and V of bf16 by products of pairs: queries and softmax weights are rounded to bf16, sums are
-// f32. A word of a query or a key is two neighbouring dimensions, a word of V one dimension of two neighbouring
-// tokens, of which the first is at an even position. Included once per target (Highway's foreach_target).
+// Attention over K and V of bf16 by products of pairs: queries and softmax weights are rounded to
+// bf16, sums are f32. A word of a query or a key is two neighbouring dimensions, a word of V one
+// dimension of two neighbouring tokens, of which the first is at an even position. Included once
+// per target (Highway's foreach_target).
 #if defined(TANDEM_KERNELS_CPU_ATTENTION_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TANDEM_KERNELS_CPU_ATTENTION_PAIRS_INL_H_
 #undef TANDEM_KERNELS_CPU_ATTENTION_PAIRS_INL_H_
@@ -30,14 +31,15 @@ inline constexpr bool kIsPaired = false;
 template <class Products>
 inline constexpr bool kIsPaired<PairedBF16<Products>> = true;
 
-// Elements of a key that are one word, and tokens of V that are.
+// How many elements of a key one word holds, and how many tokens of V.
 template <class T>
 inline constexpr size_t kPairing = kIsPaired<T> ? 2 : 1;
 
-// Which tokens of a pair a row sees. The other one takes no part, whatever its V is: 0 * NaN is NaN.
+// Which tokens of a pair a row sees. The other one takes no part, whatever its V is: 0 * NaN is
+// NaN.
 enum class Seen : uint8_t { kBoth, kFirst, kSecond };
 
-// Words that lie in a panel as floats do.
+// Words of a panel, which lie there as floats do.
 template <class Products, Seen kSeen>
 struct PanelPairs {
   float word;
@@ -55,7 +57,7 @@ struct PanelType<PairedBF16<Products>> {
 template <class T>
 using PanelOf = typename PanelType<T>::Type;
 
-// Two rows of V in the pool, half a stride apart.
+// V of two neighbouring tokens in the pool: two rows, half a stride apart.
 template <class Products, Seen kSeen>
 struct StoredPairs {
   hwy::bfloat16_t first;
@@ -119,7 +121,8 @@ struct TileColumns<StoredPairs<Products, kSeen>> : Products {
   }
 };
 
-// Puts `pairs` pairs of rows of V into out[d/32][pair][32]; panel_stride floats from one panel to the next.
+// Puts `pairs` pairs of rows of V into out[d/32][pair][32]; panel_stride floats from one panel to
+// the next.
 inline void PairValues(const hwy::bfloat16_t* HWY_RESTRICT rows, size_t pairs, size_t head_dim,
                        size_t panel_stride, float* HWY_RESTRICT out) {
   const F32Tag d;
@@ -136,8 +139,8 @@ inline void PairValues(const hwy::bfloat16_t* HWY_RESTRICT rows, size_t pairs, s
   }
 }
 
-// Rounds numbers [begin, end) and puts each pair of them, as a word, at half its place. Whole vectors of pairs are
-// read and written.
+// Rounds numbers [begin, end) and puts each pair of them, as a word, at half its index. Whole
+// vectors of pairs are read and written.
 inline void RoundInPlace(float* numbers, size_t begin, size_t end) {
   const F32Tag d;
   for (size_t i = begin / (2 * kLanes) * (2 * kLanes); i < end; i += 2 * kLanes) {
@@ -145,8 +148,9 @@ inline void RoundInPlace(float* numbers, size_t begin, size_t end) {
   }
 }
 
-// Calls add(seen, first, end) for the pairs of the tokens `begin` to `end`, in their order: a first one of which
-// only the second token is among them, those of which both are, and a last one. `seen` is a constant.
+// Calls add(seen, first, end) for the pairs of the tokens `begin` to `end`, in their order: a first
+// one of which only the second token is among them, those of which both are, and a last one. `seen`
+// is a constant.
 template <class Add>
 HWY_INLINE void ForPairs(size_t begin, size_t end, const Add& add) {
   using std::integral_constant;

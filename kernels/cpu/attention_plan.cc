@@ -5,7 +5,7 @@
 namespace tandem::cpu {
 namespace {
 
-// Enough that the last block to end does not leave threads idle for long.
+// So many blocks per thread that the last one to end does not leave threads idle for long.
 constexpr int64_t kBlocksPerThread = 16;
 constexpr int64_t kPartsPerThread = 8;
 

@@ -54,7 +54,7 @@ struct ChunkRun {
 struct ChunkRuns {
   std::vector<ChunkRun> runs;
   std::vector<size_t> part_ends;
-  std::vector<int64_t> starts;  // of the sequences on the line of cost
+  std::vector<int64_t> starts;  // where each sequence begins on the line of cost
 };
 
 // Absolute positions that a query row sees.
@@ -70,10 +70,10 @@ inline VisibleKeys Visible(const AttentionArgs& args, int32_t seq, int64_t query
   return {args.window > 0 ? std::max<int64_t>(0, end - args.window) : 0, end};
 }
 
-// What a block is computed in.
+// The memory that a block is computed in.
 struct BlockMemory {
-  float* partials;  // of the block
-  float* scratch;   // of the thread
+  float* partials;  // partial results of the block
+  float* scratch;   // working memory of the thread
 };
 
 // Sizes in floats that follow from the arguments.
@@ -92,24 +92,25 @@ struct AttentionShape {
     return padded_dim * (kMaxBlockRows + kPanel + kValueStep) + CodeFloats() +
            kMaxBlockRows * kChunkTokens + 2 * kMaxBlockRows * record;
   }
-  // What up to kPanel quantised keys are taken apart into: a byte per channel, a scale per group.
+  // The floats that up to kPanel quantised keys take once they are unpacked: a byte per channel, a
+  // scale per group.
   size_t CodeFloats() const { return kPanel * (padded_dim / 4 + padded_dim / kPanel); }
 
   int64_t group;  // query heads per KV head
   size_t head_dim;
-  size_t padded_dim;  // whole panels
+  size_t padded_dim;  // head_dim rounded up to whole panels
   size_t record;      // a partial result of one row: padded_dim, 16 sums, the maximum, padding
   int64_t extent_bytes;
-  int64_t row_bytes[2];  // of K, and of V
+  int64_t row_bytes[2];  // bytes of a row of K, and of V
   int block_shift;       // log2(block_tokens)
 };
 
-// Rows [begin, end), at least one, of a sequence and KV head.
+// The block of the query rows [begin, end), at least one, of a sequence and KV head.
 RowBlock MakeRowBlock(const AttentionArgs& args, int32_t seq, int32_t kv_head, int64_t begin,
                       int64_t end);
-// The blocks of all sequences, by sequence, then KV head, then row.
+// Puts the blocks of all sequences into `blocks`, by sequence, then KV head, then row.
 void PlanBlocks(const AttentionArgs& args, std::vector<RowBlock>& blocks);
-// The most expensive first.
+// Sorts blocks by their cost, the most expensive first.
 void SortByCost(std::vector<RowBlock>& blocks);
 
 // Cuts the chunks of the blocks of a decode step, as PlanBlocks has them, into runs for

@@ -86,8 +86,8 @@ class RowScores {
   }
 
   // Queries carry the scale, log2(e) and what stored keys must be multiplied by, so that a product
-  // is an exponent of 2. Quantised keys are transformed, and so the queries are: the products stay the
-  // same.
+  // is an exponent of 2. Quantised keys are transformed, and so the queries are: the products stay
+  // the same.
   void LoadQueries() {
     const hn::CappedTag<float, 8> d;
     const auto scale = hn::Set(d, args_.scale * kLog2E * KeyUnit());
@@ -98,13 +98,13 @@ class RowScores {
         hn::StoreU(hn::Mul(hn::LoadU(d, from + i), scale), d, to + i);
       }
       if (quantised()) MixGroups(to, shape_.head_dim);
-      // Its last vector may reach into the next row, which is written later.
+      // The last vector may reach into the next row of queries, which is written later.
       if (paired()) RoundInPlace(to, 0, shape_.head_dim);
     }
   }
 
-  // The scores of the keys of a chunk, or of some of its panels, that any row sees. Those that a
-  // row does not see itself are left as they may be. `kAfter` is what is read next.
+  // Computes the scores of the keys of a chunk, or of some of its panels, that any row sees. Scores
+  // of keys that a row does not see itself are left undefined. `kAfter` is what is read next.
   template <class T, KvSide kAfter = KvSide::kValues>
   void ScoreChunk(int64_t chunk, KeyRange panels = kWholeChunk) {
     SetRanges(chunk, panels);
@@ -153,8 +153,8 @@ class RowScores {
             (ranges_[row].end + kSumLanes - 1) / kSumLanes * kSumLanes};
   }
 
-  // What makes weights of a row's scores: log2(sum(2^score)) over all that it sees, and what each
-  // weight is multiplied by.
+  // Turns scores of a row into weights: log2(sum(2^score)) over all keys that the row sees, and a
+  // factor of each weight.
   struct RowWeight {
     float lse2;
     float factor;
@@ -183,8 +183,8 @@ class RowScores {
 
  protected:
   struct FlatRow {
-    int64_t token;  // row of q
-    int64_t head;   // of all query heads
+    int64_t token;  // its row in q
+    int64_t head;   // its index among all query heads
   };
   FlatRow FlatRowOf(size_t row) const {
     const int64_t query = seen_[row].end + query_of_end_;
@@ -196,7 +196,7 @@ class RowScores {
   KeyRange AllKeys() const { return {ranges_[0].begin, ranges_[num_rows_ - 1].end}; }
   bool quantised() const { return IsQuantisedKv(args_.pool.dtype); }
   bool paired() const { return products_ == KvProducts::kPairs; }
-  // Words of a key or a query.
+  // The number of words of a key or a query.
   template <class T>
   size_t Width() const {
     return shape_.head_dim / kPairing<T>;
@@ -205,7 +205,7 @@ class RowScores {
   // widened once.
   bool direct() const { return num_rows_ <= kTileRows && shape_.head_dim % kPanel == 0; }
 
-  // Rows rise in position, so begin and end rise with the row.
+  // Sets ranges_ for a chunk. Rows rise in position, so begin and end rise with the row.
   void SetRanges(int64_t chunk, KeyRange panels = kWholeChunk) {
     const int64_t start = chunk * kChunkTokens;
     const auto first = static_cast<int64_t>(panels.begin);
@@ -217,13 +217,14 @@ class RowScores {
     }
   }
 
-  // The row's head of q or of out.
+  // The address of a row's head in q or in out.
   float* HeadOf(const TensorView& tensor, size_t row) const {
     const FlatRow at = FlatRowOf(row);
     return tensor.Row<float>(at.token) + at.head * shape_.head_dim;
   }
 
-  // K or V of a token; the tokens of a group of eight follow one another.
+  // The address of K or V of a token. Each eight tokens from a multiple of eight on follow one
+  // another.
   template <class T>
   const T* At(KvSide side, int64_t token) const {
     const KvPoolView& pool = args_.pool;
@@ -235,8 +236,8 @@ class RowScores {
     return reinterpret_cast<const T*>(extent + rows_at_[s] + offset * shape_.row_bytes[s]);
   }
 
-  // Where a group of the chunk at `start` lies. Eight tokens that no row sees may have no block at
-  // all, so others stand in for them.
+  // Finds where the tokens of a group of the chunk at `start` lie, eight at each address. Eight
+  // tokens that no row sees may have no block at all, so others stand in for them.
   template <class T>
   void FindEights(KvSide side, int64_t start, size_t group, KeyRange seen, const T** eights) const {
     const size_t stand_in = std::max(seen.begin, group) / 8 * 8;
@@ -247,7 +248,8 @@ class RowScores {
     }
   }
 
-  // What is read after a group of keys: the next one, in the end the first of `after`.
+  // Finds what is read after a group of keys: the next group or, at the end, the first one of
+  // `after`.
   template <class T>
   void FindNext(int64_t start, size_t group, KeyRange seen, KvSide after, const T** next) const {
     if (group + kGroup < seen.end) {
@@ -257,7 +259,8 @@ class RowScores {
     }
   }
 
-  // A group of keys, of which the next one is read after it.
+  // Scores a group of keys or widens it for ComputeScores, and asks for what lies at `next`
+  // meanwhile.
   template <class T>
   void WidenOrScore(const T* const* eights, const T* const* next, size_t group) {
     if (direct()) {
@@ -327,15 +330,15 @@ class RowScores {
   const KvProducts products_;
   const RowBlock& block_;
   const AttentionShape shape_;
-  const int32_t* table_;  // of the block's sequence
+  const int32_t* table_;  // block table of the block's sequence
   const size_t num_rows_;
   int64_t query_of_end_;      // less the end of what it sees: a division per row would cost more
   const int64_t rows_at_[2];  // bytes from an extent to the head's rows of K, and of V
   VisibleKeys seen_[kMaxBlockRows];
-  KeyRange ranges_[kMaxBlockRows];  // of the chunk at hand
+  KeyRange ranges_[kMaxBlockRows];  // the keys of the current chunk that each row sees
   float* queries_;                  // [row][head_dim], scaled; pairs are its first half
   float* keys_;                     // [word of a key][32], one panel
-  CodeTile codes_;                  // the quantised rows at hand
+  CodeTile codes_;                  // the current quantised rows, unpacked
   float* scores_;                   // [row][key]
 };
 

@@ -23,9 +23,9 @@ namespace HWY_NAMESPACE {
 // K is widened to [d][32] and V to [d/32][key][32], so that scores have keys in
 // their lanes, outputs have dimensions in theirs, and both are the same product.
 inline constexpr size_t kTileVectors = 2;
-inline constexpr size_t kTileRows = kLanes == 16 ? 8 : 4;  // the accumulators fit the registers
+inline constexpr size_t kTileRows = kLanes == 16 ? 8 : 4;  // their accumulators fit the registers
 
-// Two vectors of a stored type behind one another.
+// Loads two vectors of a stored type that lie one behind the other.
 template <class T>
 HWY_INLINE void LoadWidePair(const T* HWY_RESTRICT p, F32 (&x)[kTileVectors]) {
   const F32Tag d;
@@ -49,7 +49,7 @@ HWY_INLINE void LoadWidePair(const F8E4M3* HWY_RESTRICT p, F32 (&x)[kTileVectors
 // How the tile reads and multiplies columns of a stored type.
 template <class T>
 struct TileColumns {
-  // The numbers at `p` in one of the `n` steps of a Product, which are b_stride elements apart.
+  // Loads the numbers of one step of a Product from `p`. Steps are b_stride elements apart.
   static HWY_INLINE void Load(const T* HWY_RESTRICT p, size_t /*b_stride*/,
                               F32 (&x)[kTileVectors]) {
     LoadWidePair(p, x);
@@ -71,7 +71,7 @@ struct Product {
   float* c;
   size_t c_stride;
   Start start;
-  const float* scales = nullptr;  // of codes: [n], what those of each row of b are multiplied by
+  const float* scales = nullptr;  // [n], for b of codes: the scale of each row of b
   const T* next = nullptr;  // asked for while b is read: [n][b_stride], what follows b in time
 };
 
@@ -317,8 +317,8 @@ struct CodeTile {
   float* scales;  // [head_dim / 64][kPanel]
 };
 
-// Takes `count` rows that follow one another apart, as rows of the tile from `first` on, and asks for as
-// many behind `next`.
+// Takes `count` rows that follow one another apart, as rows of the tile from `first` on, and asks
+// for as many behind `next`.
 HWY_NOINLINE inline void UnpackRows(int32_t bits, const QuantisedRow* rows,
                                     const QuantisedRow* next, size_t count, size_t head_dim,
                                     size_t first, const CodeTile& tile) {
@@ -336,8 +336,8 @@ HWY_NOINLINE inline void UnpackRows(int32_t bits, const QuantisedRow* rows,
   });
 }
 
-// What TransposeKeys gives of dimension `dim` of the keys from `key` of the group on, as floats: those of a
-// tile have `scales`.
+// What TransposeKeys gives of dimension `dim` of the keys from `key` of the group on, as floats:
+// those of a tile have `scales`.
 template <class T>
 HWY_INLINE F32 Scaled(F32 keys, const float* scales, size_t dim, size_t key) {
   if constexpr (!std::is_same_v<T, Code>) return keys;

@@ -38,7 +38,7 @@ constexpr std::array<TileFunction, kTileRows> MakeTiles(
 template <class W>
 constexpr auto kTiles = MakeTiles<W>(std::make_integer_sequence<int, kTileRows>());
 
-// kRows rows, `stride` apart, num_inputs of each, to [word][row].
+// Packs num_inputs inputs of kRows rows, `stride` apart, as [word][row].
 template <class Words, int kRows>
 void Interleave(const float* rows, int64_t stride, int64_t num_inputs, float* packed) {
   const F32 d;
@@ -76,14 +76,14 @@ void PackGroupAs(const TensorView& x, int64_t first_row, int64_t first_input, in
                         packed);
 }
 
-// The group of x that begins at first_row, num_inputs inputs of it.
+// Packs num_inputs inputs of the group of rows of x that begins at first_row.
 void PackGroup(const TensorView& x, int64_t first_row, int64_t first_input, int64_t num_inputs,
                bool has_pairs, float* packed) {
   has_pairs ? PackGroupAs<RoundedPairs>(x, first_row, first_input, num_inputs, packed)
             : PackGroupAs<FloatWords>(x, first_row, first_input, num_inputs, packed);
 }
 
-// One block of a panel as f32, [input][output].
+// Widens one block of a panel to f32, [input][output].
 template <class W>
 void Widen(const std::byte* weights, int64_t num_inputs, float* widened) {
   const F32 d;
@@ -108,8 +108,9 @@ void Widen(const std::byte* weights, int64_t num_inputs, float* widened) {
 // With more rows than this, widening a block once is cheaper than widening it in each tile.
 constexpr int64_t kWideningRows = kHasManyRegisters ? 3 * kTileRows : kTileRows;
 
-// A single tile fetches its own weights from far ahead. Of several, the first two share the block
-// that comes next, so that memory works all the time rather than at the start of each block.
+// Sets what a tile fetches meanwhile. A single tile fetches its own weights from far ahead. Of
+// several, the first two share the block that comes next, so that memory works all the time rather
+// than at the start of each block.
 template <class W>
 void SetFetch(const std::byte* block, int64_t tile_index, int64_t num_tiles, TileArgs& tile) {
   constexpr int64_t kFarBytes = 16384;
@@ -124,7 +125,7 @@ void SetFetch(const std::byte* block, int64_t tile_index, int64_t num_tiles, Til
   }
 }
 
-// All rows of the job times one panel.
+// Multiplies all rows of the job by one panel.
 template <class W>
 void MultiplyPanel(const GemmJob& job, int64_t panel, GemmScratch& scratch) {
   const int64_t k = (job.weight.k + W::kInputsPerWord - 1) / W::kInputsPerWord;  // in words of x
@@ -219,7 +220,7 @@ namespace {
 // Packing fewer activations than this is quicker than sharing the work.
 constexpr int64_t kParallelPackElements = 32768;
 
-// Grows to the largest block that its thread has seen.
+// Memory for packed activations. Grows to the largest block that its thread has seen.
 class ActivationBuffer {
  public:
   float* Floats(int64_t count) {
@@ -235,7 +236,7 @@ class ActivationBuffer {
   int64_t capacity_ = 0;
 };
 
-// The order that GemmJob describes; a single row of floats has it already.
+// Packs rows of x in the order of GemmJob::x. A single row of floats has it already.
 const float* PackRows(ThreadPool& pool, const TensorView& x, int64_t first_row, int64_t num_rows,
                       bool has_pairs) {
   const int64_t k = x.shape[1];

@@ -28,7 +28,7 @@ struct BlockProduct {
   GemmOutput output = GemmOutput::kOverwrite;
 };
 
-// That of the rows from first_row on.
+// The product of num_rows rows of `args` from first_row on.
 inline BlockProduct ProductOfRows(const GemmArgs& args, int64_t first_row, int64_t num_rows) {
   return {.num_rows = num_rows,
           .weight = args.weight,
@@ -42,7 +42,7 @@ inline BlockProduct ProductOfRows(const GemmArgs& args, int64_t first_row, int64
 // activations take this much of the L2 cache, where each panel finds them again.
 constexpr int64_t RowsPerBlock(int64_t num_rows, int64_t k) {
   constexpr int64_t kActivationBytes = int64_t{1} << 20;
-  constexpr int64_t kFewestRows = 48;  // beside which the weights' own stream takes little time
+  constexpr int64_t kFewestRows = 48;  // fewer take less time than the weights
   const auto row_bytes = static_cast<int64_t>(sizeof(float)) * std::max<int64_t>(k, 1);
   const int64_t fitting = kActivationBytes / row_bytes;
   const int64_t most = std::clamp(fitting, kFewestRows, kBlockRows) / kGroupRows * kGroupRows;
@@ -55,7 +55,7 @@ constexpr int64_t RowsPerBlock(int64_t num_rows, int64_t k) {
 // many that a thread which the machine holds up is not waited for, and equally many per thread.
 constexpr int64_t NumRanges(const BlockProduct& block, int num_threads) {
   constexpr int64_t kRangeBytes = int64_t{1} << 20;
-  constexpr int64_t kRowsPerStream = 10;  // as many cost as much time as the weights' stream
+  constexpr int64_t kRowsPerStream = 10;  // so many take as much time as the weights
   const int64_t num_panels = NumPanels(block.weight.n);
   const int64_t panel_bytes = PanelBytes(block.weight.format, block.weight.k);
   const int64_t cost =

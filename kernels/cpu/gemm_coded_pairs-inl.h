@@ -1,6 +1,6 @@
-// Products of weights that are codes and of activations that are rounded to bf16. A code is exact as a bf16, so the
-// products of a group are summed as pairs of bf16, and the sum is multiplied by the group's scale. Included once
-// per vector target.
+// Products of weights that are codes and of activations that are rounded to bf16. A code is exact
+// as a bf16, so the products of a group are summed as pairs of bf16, and the sum is multiplied by
+// the group's scale. Included once per vector target.
 
 #if defined(TANDEM_KERNELS_CPU_GEMM_CODED_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TANDEM_KERNELS_CPU_GEMM_CODED_PAIRS_INL_H_
@@ -21,8 +21,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kGroupWords = kCodeGroupInputs / 2;
 
-// Codes of `Codes`, multiplied as `Pairs` are. Where they are widened, a block of words lies in the scratch memory,
-// and its scales with the codes.
+// Codes of `Codes`, multiplied as `Pairs` are. Where they are widened, a block of words lies in the
+// scratch memory, and its scales with the codes.
 template <class Codes, class Pairs, bool kWidened = false>
 struct CodedPairs : CodedWeights {
   static constexpr bool kIsWidened = kWidened;
@@ -31,7 +31,8 @@ struct CodedPairs : CodedWeights {
   static constexpr float kUnit = Codes::kUnit;
   using Widened = CodedPairs<Codes, Pairs, true>;
   static HWY_INLINE V MulAdd(V x, V weights, V sum) { return Pairs::MulAdd(x, weights, sum); }
-  // The words of a vector of outputs; its codes at the first of two inputs are at `codes`.
+  // Makes the words of a vector of outputs from its codes at two inputs, of which the first are at
+  // `codes`.
   static HWY_INLINE V Words(const std::byte* codes) {
     const auto even = hn::BitCast(U32(), Codes::Numbers(codes));
     const auto odd = hn::BitCast(U32(), Codes::Numbers(codes + kPanelOutputs));
@@ -40,7 +41,7 @@ struct CodedPairs : CodedWeights {
   }
 };
 
-// sums = parts * scales + sums, for the vectors of outputs from `output` on.
+// Adds the sums of a group, times its scales, to `sums`: sums = parts * scales + sums.
 template <int kRows, int kVectors>
 HWY_INLINE void AddParts(const V (&parts)[kRows][kVectors], const V (&scales)[kVectors], bool first,
                          float* sums) {
@@ -55,7 +56,8 @@ HWY_INLINE void AddParts(const V (&parts)[kRows][kVectors], const V (&scales)[kV
   }
 }
 
-// Each sum is one chain over the groups in the order of the inputs, and a group's one over its pairs.
+// The tile of weights that are codes and activations of bf16. Each sum is one chain over the groups
+// in the order of the inputs, and the sum of a group is one over its pairs.
 template <class W, int kRows>
 void CodedPairsTile(const TileArgs& args) {
   constexpr int kVectors = TileVectors<W>(kRows);
@@ -92,7 +94,7 @@ void CodedPairsTile(const TileArgs& args) {
   }
 }
 
-// One block of a panel as words, [word][output].
+// Makes the codes of one block of a panel words, [word][output].
 template <class W>
 void WidenToWords(const std::byte* group, int64_t num_words, float* words) {
   for (int64_t first = 0; first < num_words; first += kGroupWords) {

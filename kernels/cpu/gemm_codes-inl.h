@@ -1,6 +1,6 @@
-// The register tile of the matrix product whose weights are codes (kernels/weight_format.h): every code
-// becomes the f32 product of itself and its scale, then it is multiplied as any other weight. Included
-// once per vector target.
+// The register tile of the matrix product whose weights are codes (kernels/weight_format.h): every
+// code becomes the f32 product of itself and its scale, then it is multiplied as any other weight.
+// Included once per vector target.
 
 #if defined(TANDEM_KERNELS_CPU_GEMM_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TANDEM_KERNELS_CPU_GEMM_CODES_INL_H_
@@ -25,7 +25,7 @@ struct CodedWeights {
   static constexpr int64_t kInputsPerWord = 1;
   static constexpr bool kWidens = true;
   using Widened = F32Weights;
-  static constexpr int kSinglePassRows = 2;  // scales take registers, too
+  static constexpr int kSinglePassRows = 2;  // few, because scales take registers, too
   static constexpr int64_t kInputBytes = kCodeGroupBytes / kCodeGroupInputs;  // on average
   static_assert(kCodeGroupBytes % kCodeGroupInputs == 0);
   static_assert(kBlockInputs % kCodeGroupInputs == 0, "a block begins with a group");
@@ -44,8 +44,8 @@ struct Int8Weights : CodedWeights {
   }
 };
 
-// By way of f16, whose exponents go 8 further down: the least numbers of e4m3 are no special case then, as they
-// would be for an f32 made of their bits.
+// Widens e4m3 by way of f16, whose exponents go 8 further down: the least numbers of e4m3 are no
+// special case then, as they would be for an f32 made of their bits.
 struct F8Weights : CodedWeights {
   static constexpr float kUnit = 256;
   static HWY_INLINE V Numbers(const std::byte* codes) {
@@ -56,7 +56,7 @@ struct F8Weights : CodedWeights {
   }
 };
 
-// The scales of kVectors vectors of outputs, from `output` on, times `unit`.
+// Loads the scales of kVectors vectors of outputs, from `output` on, and multiplies them by `unit`.
 template <int kVectors>
 HWY_INLINE void LoadScales(const std::byte* group, int output, float unit, V (&scales)[kVectors]) {
   const auto* bits = reinterpret_cast<const uint16_t*>(group) + output;
@@ -69,7 +69,7 @@ HWY_INLINE void LoadScales(const std::byte* group, int output, float unit, V (&s
   }
 }
 
-// The weights of these outputs at one input, whose codes begin at `codes`.
+// Makes the weights of kVectors vectors of outputs at one input from their codes and scales.
 template <class W, int kVectors>
 HWY_INLINE void LoadWeights(const std::byte* codes, const V (&scales)[kVectors],
                             V (&weights)[kVectors]) {
@@ -79,7 +79,8 @@ HWY_INLINE void LoadWeights(const std::byte* codes, const V (&scales)[kVectors],
   }
 }
 
-// As Tile: each sum is one chain of fused multiply-adds in the order of the inputs.
+// The tile of weights that are codes. As in Tile, each sum is one chain of fused multiply-adds in
+// the order of the inputs.
 template <class W, int kRows>
 void CodesTile(const TileArgs& args) {
   constexpr int kVectors = TileVectors<W>(kRows);
@@ -113,7 +114,7 @@ void CodesTile(const TileArgs& args) {
   }
 }
 
-// One block of a panel as f32, [input][output].
+// Widens one block of a panel of codes to f32, [input][output].
 template <class W>
 void WidenCodes(const std::byte* group, int64_t num_inputs, float* widened) {
   constexpr int kVectors = 2;

@@ -15,7 +15,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace tandem::cpu::HWY_NAMESPACE {
 
-// Adds bias and old value to sums, [row][kPanelOutputs], in this order, or writes; only the outputs that exist.
+// Writes sums, [row][kPanelOutputs], to the outputs that exist, or adds them there: first the bias,
+// then the old value.
 HWY_INLINE void StoreSums(const BlockProduct& block, int64_t panel, const float* sums) {
   const F32 d;
   const int64_t first = panel * kPanelOutputs;
@@ -39,7 +40,7 @@ HWY_INLINE void StoreSums(const BlockProduct& block, int64_t panel, const float*
   }
 }
 
-// The last pass over a tile writes here soon.
+// Fetches the outputs of some rows, which the last pass over their tile writes soon.
 HWY_INLINE void FetchOut(const BlockProduct& block, int64_t panel, int64_t first_row,
                          int64_t num_rows) {
   for (int64_t row = first_row; row < first_row + num_rows; ++row) {

@@ -1,4 +1,5 @@
-// Products of bf16 weights and of activations that are rounded to bf16 as well. Included once per vector target.
+// Products of bf16 weights and of activations that are rounded to bf16 as well. Included once per
+// vector target.
 
 #if defined(TANDEM_KERNELS_CPU_GEMM_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TANDEM_KERNELS_CPU_GEMM_PAIRS_INL_H_
@@ -37,14 +38,16 @@ struct NativeBF16Pairs : BF16Pairs {
 };
 #endif
 
-// How activations become words, a vector of them or one of which `left` inputs are there.
+// Makes words of activations, a vector of words or a single one, for which `left` inputs are left.
+// A word of FloatWords is one input.
 struct FloatWords {
-  static constexpr int64_t kInputs = 1;  // of a word
+  static constexpr int64_t kInputs = 1;  // inputs of a word
   static HWY_INLINE V Load(const float* inputs) { return hn::LoadU(F32(), inputs); }
   static HWY_INLINE float LoadOne(const float* inputs, int64_t /*left*/) { return *inputs; }
 };
 
-// The first input of a pair is in the lower half. A pair of one input has a zero.
+// A word is two inputs, rounded to bf16, the first one in the lower half. Where one input is left,
+// the other is 0.
 struct RoundedPairs {
   static constexpr int64_t kInputs = 2;
   static HWY_INLINE V Load(const float* inputs) { return RoundToWords(F32(), inputs); }

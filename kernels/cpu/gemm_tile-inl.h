@@ -23,10 +23,11 @@ constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
 // AVX-512 and NEON have 32 registers for vectors, others 16.
 constexpr bool kHasManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
 
-// Vectors of outputs of a tile of so many rows. Few rows take less time than their stream of weights, which shall
-// pass once, in order: they take all vectors of a panel, or four, whose chains of additions keep the adders busy.
-// With more rows two vectors share the loads of activations. With 8 rows three of their sums do not fit 16
-// registers, which costs less than those loads where two threads share a core.
+// Vectors of outputs of a tile of so many rows. Few rows take less time than their stream of
+// weights, which shall pass once, in order: they take all vectors of a panel, or four, whose chains
+// of additions keep the adders busy. With more rows two vectors share the loads of activations.
+// With 8 rows three of their sums do not fit 16 registers, which costs less than those loads where
+// two threads share a core.
 template <class W>
 constexpr int TileVectors(int rows) {
   constexpr int64_t kPanelVectors = kPanelOutputs / kLanes;
@@ -34,8 +35,9 @@ constexpr int TileVectors(int rows) {
   return kHasManyRegisters || rows <= 2 * kGroupRows ? 2 : 1;
 }
 
-// Groups of rows of a tile, where one tile holds all rows or several do. Where registers are few, two vectors,
-// which share the loads of activations, are worth more than many rows, once weights are read again and again.
+// Groups of rows of a tile, where one tile holds all rows or several do. Where registers are few,
+// two vectors, which share the loads of activations, are worth more than many rows, once weights
+// are read again and again.
 constexpr int64_t TileGroups(int64_t num_rows) {
   return kHasManyRegisters || num_rows <= kTileRows ? kTileGroups : 1;
 }
@@ -48,11 +50,11 @@ struct FloatWeights {
   static constexpr int64_t kInputsPerWord = 1;  // a word of activations is an f32
   static constexpr bool kHasCodes = false;
   static constexpr bool kStreamed = true;
-  static constexpr int kSinglePassRows = kGroupRows;  // 16 registers do not hold all sums of 4
+  static constexpr int kSinglePassRows = kGroupRows;  // even if 16 registers do not hold all sums
   static constexpr bool kWidens = kElementBytes < 4;
   using Widened = F32Weights;
   static constexpr int64_t kBytes =
-      kElementBytes;  // of an output at one input; of BF16Pairs, at one word
+      kElementBytes;  // bytes of an output at one input or, of BF16Pairs, at one word
   static constexpr int64_t kInputBytes = kPanelOutputs * kElementBytes;  // of a panel
   static HWY_INLINE V MulAdd(V x, V weights, V sum) { return FusedMulAdd(x, weights, sum); }
 };
@@ -97,16 +99,17 @@ struct F32Weights : FloatWeights<4> {
   }
 };
 
-// A block that is in L1 already: one that Widen wrote to the scratch memory, as F32Weights, or one that several
-// tiles read as it is.
+// A block that is in L1 already: one that Widen wrote to the scratch memory, as F32Weights, or one
+// that several tiles read as it is.
 template <class W>
 struct InCache : W {
   static constexpr bool kStreamed = false;
   static constexpr int kSinglePassRows = 0;
 };
 
-// Weights come from memory, each once: from far ahead into L2, where `fetch` says, so that enough
-// requests are under way to fill the memory's bandwidth; from there into L1. Two inputs at a time.
+// Fetches weights, which come from memory, each once: from far ahead into L2, where `fetch` says,
+// so that enough requests are under way to fill the memory's bandwidth; from there into L1. Two
+// inputs at a time.
 template <class W>
 HWY_INLINE void FetchAhead(const std::byte* w, const std::byte* fetch, int64_t fetch_step) {
   constexpr int kLines = 2 * kPanelOutputs * W::kBytes / 64;
@@ -137,7 +140,7 @@ HWY_INLINE void AddInput(const float* const (&groups)[kTileGroups], int64_t inpu
   }
 }
 
-// The sums of kVectors vectors of outputs, from the output `output` on.
+// Loads the sums of kVectors vectors of outputs, from the output `output` on.
 template <int kRows, int kVectors>
 HWY_INLINE void LoadSums(const TileArgs& args, int output, V (&sums)[kRows][kVectors]) {
   HWY_UNROLL(12)

@@ -10,16 +10,16 @@
 
 namespace tandem::cpu {
 
-// What weights of bf16 and of 8 bits, and KV of bf16, are multiplied by. A request is computed with one or the other
-// from its prompt to its end.
+// What weights of bf16 and of 8 bits, and KV of bf16, are multiplied by. A request is computed with
+// one or the other from its prompt to its end.
 enum class CpuCompute : uint8_t {
   kF32,   // activations as they are
   kBF16,  // activations rounded to bf16; sums are f32. The same bits with and without AVX512_BF16
 };
 
 // The CPU backend: each op runs to its end on the caller and the threads of the pool. It is both
-// what a machine without an accelerator serves with and what other backends are compared to. The members are
-// defined in the files of their ops.
+// what a machine without an accelerator serves with and what other backends are compared to. The
+// members are defined in the files of their ops.
 class CpuOps final : public Ops {
  public:
   CpuOps(int num_threads, CpuCompute compute) : compute_(compute), pool_(num_threads) {}

@@ -1,5 +1,5 @@
-// Multiply-adds that round once, and multiply-adds of pairs of bf16. Included once per target (Highway's
-// foreach_target).
+// Multiply-adds that round once, and multiply-adds of pairs of bf16. Included once per target
+// (Highway's foreach_target).
 #if defined(TANDEM_KERNELS_CPU_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TANDEM_KERNELS_CPU_PRODUCTS_INL_H_
 #undef TANDEM_KERNELS_CPU_PRODUCTS_INL_H_
@@ -56,7 +56,8 @@ struct PairProducts {
 };
 
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86_64
-// By one instruction of processors that have it, which no target of this version of Highway asks for.
+// By one instruction of processors that have it, which no target of this version of Highway asks
+// for.
 struct NativePairProducts {
   template <class V>
   static HWY_INLINE V MulAdd(V a, V b, V sum) {
@@ -66,8 +67,8 @@ struct NativePairProducts {
 };
 #endif
 
-// The bf16 nearest to a number, ties to even, in the upper half of its lane; the lower half is of no meaning.
-// NaN stays NaN.
+// The bf16 nearest to a number, ties to even, in the upper half of its lane; the lower half is of
+// no meaning. NaN stays NaN.
 template <class V>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<hn::DFromV<V>>> RoundedHigh(V values) {
   const hn::RebindToUnsigned<hn::DFromV<V>> d;

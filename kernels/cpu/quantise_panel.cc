@@ -30,7 +30,8 @@ HWY_INLINE float LargestMagnitude(const float* HWY_RESTRICT values) {
   return hn::GetLane(hn::MaxOfLanes(d, largest)) + hn::GetLane(hn::SumOfLanes(d, difference));
 }
 
-// kernels/weight_format.h says how. A scale so small that its inverse would be infinite is zero.
+// Quantises one group as kernels/weight_format.h says. A scale so small that its inverse would be
+// infinite is zero.
 HWY_INLINE uint16_t QuantiseGroup(const float* HWY_RESTRICT values, float largest, int8_t* codes) {
   const F32Tag d;
   const uint16_t bits = NearestBf16(largest / kMaxInt8Code);
@@ -50,7 +51,7 @@ HWY_INLINE uint16_t QuantiseGroup(const float* HWY_RESTRICT values, float larges
   return bits;
 }
 
-// One group of a row as f32, with zeros after `count` values.
+// Widens one group of a row to f32, with zeros after `count` values.
 template <class T>
 HWY_INLINE void WidenGroup(const std::byte* from, int64_t count, float* HWY_RESTRICT values) {
   HWY_ALIGN T stored[kCodeGroupInputs] = {};

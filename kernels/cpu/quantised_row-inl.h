@@ -1,6 +1,6 @@
-// Rows of a pool whose type is quantised (base/kv_row.h): rounded when they are written, and taken apart
-// again for attention. Included once per target (Highway's foreach_target). Every target writes the same
-// bytes.
+// Rows of a pool whose type is quantised (base/kv_row.h): rounded when they are written, and taken
+// apart again for attention. Included once per target (Highway's foreach_target). Every target
+// writes the same bytes.
 #if defined(TANDEM_KERNELS_CPU_QUANTISED_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TANDEM_KERNELS_CPU_QUANTISED_ROW_INL_H_
 #undef TANDEM_KERNELS_CPU_QUANTISED_ROW_INL_H_

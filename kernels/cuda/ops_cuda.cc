@@ -37,7 +37,8 @@ size_t CudaOps::PlanBytes() const {
   return PrefillPlanBytes(device_.target(), LargestPrefill()) + Sampler::PlanBytes(limits_);
 }
 
-// Floats are row-major [n, k], as the checkpoint has them: what cuBLASLt and the other readers take.
+// Floats are row-major [n, k], as the checkpoint has them: what cuBLASLt and the other readers
+// take.
 int64_t CudaOps::PackedBytes(WeightFormat format, int64_t n, int64_t k) const {
   return format.has_codes() ? CodedWeightBytes(n, k) : n * k * SizeOf(format.dtype());
 }

@@ -12,9 +12,10 @@
 
 namespace tandem {
 
-// What the codecs know of the exponents of a model's KV. A channel's exponents lie close to one another,
-// and how close is much the same in all channels of a layer, for every prompt. So an exponent is coded by
-// its distance below the top of its channel's window, and a distance by its rank among all distances.
+// What the codecs know of the exponents of a model's KV. A channel's exponents lie close to one
+// another, and how close is much the same in all channels of a layer, for every prompt. So an
+// exponent is coded by its distance below the top of its channel's window, and a distance by its
+// rank among all distances.
 class CodecTables {
  public:
   // Only distances 1 to 62 can have a rank: 0 and 63 also stand for all exponents above and below
@@ -59,8 +60,8 @@ class CodecTables {
   uint64_t id_ = 0;
 };
 
-// Counts the exponents of extents, and makes tables of them. Thread-compatible. Takes half a KiB per
-// channel.
+// Counts the exponents of extents, and makes tables of them. Thread-compatible. Takes half a KiB
+// per channel.
 class CodecCalibrator {
  public:
   // The number of tokens whose KV makes tables good enough: more tokens improve no compression

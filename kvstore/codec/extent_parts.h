@@ -9,8 +9,8 @@ namespace tandem {
 struct PartBytes {
   uint64_t kv_bytes = 0;    // before encoding
   uint64_t wire_bytes = 0;  // encoded
-  // Values that were kept as they are because the code has no form for them: exponents without a rank,
-  // or groups of channels with an extreme value.
+  // Values that were kept as they are because the code has no form for them: exponents without a
+  // rank, or groups of channels with an extreme value.
   uint64_t escapes = 0;
 
   void Add(const PartBytes& other) {

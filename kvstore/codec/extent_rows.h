@@ -29,7 +29,8 @@ struct ExtentRow {
   const uint8_t* tops = nullptr;  // the tops of the row's channels, see CodecTables
 };
 
-// Calls `function` for each row of an extent in its order, until one returns false. True when none did.
+// Calls `function` for each row of an extent in its order, until one returns false. True when none
+// did.
 template <typename Function>
 bool ForEachRow(const ExtentShape& shape, int32_t layer, const CodecTables& tables,
                 Function function) {

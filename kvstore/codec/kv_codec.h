@@ -64,8 +64,8 @@ class KvCodec {
     KeyBytes unused;
     return DoEncode(shape, place, raw, out, keys == nullptr ? unused : *keys);
   }
-  // Decodes into `raw`. False when `payload` is not what Encode makes of any extent of that shape; what
-  // is in `raw` is then of no use.
+  // Decodes into `raw`. False when `payload` is not what Encode makes of any extent of that shape;
+  // what is in `raw` is then of no use.
   virtual bool Decode(const ExtentShape& shape, int32_t layer, std::span<const std::byte> payload,
                       std::span<std::byte> raw) const = 0;
 
@@ -94,8 +94,8 @@ absl::StatusOr<size_t> EncodeFrame(const KvCodec* codec, const ExtentShape& shap
 // payload.
 ExtentParts PartsFrom(const ExtentShape& shape, size_t frame_bytes, const KeyBytes& keys, bool raw);
 
-// The size of the frame that `bytes` begin with. DATA_LOSS when they do not begin with one, or end before
-// it does.
+// The size of the frame that `bytes` begin with. DATA_LOSS when they do not begin with one, or end
+// before it does.
 absl::StatusOr<size_t> FrameBytes(std::span<const std::byte> bytes);
 
 // What a frame was made with.

@@ -16,9 +16,9 @@ struct PlaneShape {
   size_t Bytes() const { return num_kv_heads * tokens * head_dim; }
 };
 
-// What a byte of a plane is guessed to be: only its difference from the guess is kept, modulo 256. The
-// values are bytes of frames. The first three are those of the earlier runtime, the others those that
-// only its offline tool had.
+// What a byte of a plane is guessed to be: only its difference from the guess is kept, modulo 256.
+// The values are bytes of frames. The first three are those of the earlier runtime, the others
+// those that only its offline tool had.
 enum class Predictor : uint8_t {
   kRaw = 0,
   kDelta = 1,       // delta_seq along head_dim, over the ends of rows: the byte before this one

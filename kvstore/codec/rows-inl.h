@@ -72,8 +72,8 @@ HWY_INLINE void LimitTo(uint8_t most, RowBytes& bytes) {
 
 #else
 
-// A mask has one bit per channel; on a target with small vectors a part of it is written at a time, and
-// Highway may read or write a few bytes beyond it.
+// A mask has one bit per channel; on a target with small vectors a part of it is written at a time,
+// and Highway may read or write a few bytes beyond it.
 struct MaskBytes {
   uint8_t at[sizeof(uint64_t) + HWY_MAX_BYTES];
 };

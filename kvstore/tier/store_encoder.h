@@ -38,12 +38,13 @@ class StoreEncoder {
   // The size of the slabs that Seal writes to.
   size_t slab_bytes() const { return slab_bytes_; }
 
-  // Encodes the first `name.num_blocks` extents of each layer in `raw`, which lie as in a raw store block,
-  // into `slab`. RESOURCE_EXHAUSTED when they do not fit, FAILED_PRECONDITION while there are no tables.
+  // Encodes the first `name.num_blocks` extents of each layer in `raw`, which lie as in a raw store
+  // block, into `slab`. RESOURCE_EXHAUSTED when they do not fit, FAILED_PRECONDITION while there
+  // are no tables.
   absl::Status Seal(const StoreBlockName& name, std::span<const std::byte> raw,
                     std::span<std::byte> slab);
-  // Verifies `slab` and decodes its extents to where they lie in a raw store block. DATA_LOSS unless the
-  // slab was sealed under `name` and is unchanged.
+  // Verifies `slab` and decodes its extents to where they lie in a raw store block. DATA_LOSS
+  // unless the slab was sealed under `name` and is unchanged.
   absl::Status Open(const StoreBlockName& name, std::span<const std::byte> slab,
                     std::span<std::byte> raw) const;
 

@@ -13,10 +13,10 @@
 
 namespace tandem {
 
-// Marks are texts that the model writes around the parts of its answer. White space at the ends of a
-// mark is not part of it, because models write it differently from time to time: a reader skips any
-// white space between a mark and what it encloses, and white space inside of a mark stands for any
-// amount, none included.
+// Marks are texts that the model writes around the parts of its answer. White space at the ends of
+// a mark is not part of it, because models write it differently from time to time: a reader skips
+// any white space between a mark and what it encloses, and white space inside of a mark stands for
+// any amount, none included.
 
 // The marks around reasoning, such as "<think>" and "</think>".
 struct ReasoningMarkup {

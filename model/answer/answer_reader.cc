@@ -252,7 +252,8 @@ void AnswerReader::State::BeginCall() {
   AnswerEvent& event = events_.emplace_back(AnswerEvent{.kind = Kind::kCallBegin});
   event.call = num_calls_++;
   event.name = call_->name();
-  // Some models number their calls themselves, and their templates print the id in place of the name.
+  // Some models number their calls themselves, and their templates print the id in place of the
+  // name.
   const std::string_view open = calls()->call_open;
   constexpr std::string_view kNamespace = "functions.";
   event.id = open.ends_with(kNamespace) && !call_->number().empty()

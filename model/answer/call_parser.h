@@ -18,8 +18,8 @@ class CallParser {
   // `markup` and `strings` must outlive the parser.
   CallParser(const CallMarkup& markup, const StringParameters& strings);
 
-  // Reads on from text[at] and moves `at` after what was read: for kFailed, to where it went wrong. The
-  // text from `at` on must be there again in the next call, with more behind it.
+  // Reads on from text[at] and moves `at` after what was read: for kFailed, to where it went wrong.
+  // The text from `at` on must be there again in the next call, with more behind it.
   Result Read(std::string_view text, size_t& at);
 
   // Whether the text is certain to be a call: its name is known and its arguments have begun.

@@ -244,8 +244,8 @@ std::optional<Core> FindCore(std::string_view text, size_t from, std::string_vie
   return core;
 }
 
-// Separates the marks of each call from those of the section around all calls: only the former stand
-// between two calls.
+// Separates the marks of each call from those of the section around all calls: only the former
+// stand between two calls.
 void SplitMarks(std::string_view before, std::string_view between, std::string_view after,
                 CallMarkup& markup) {
   size_t open = before.size() - CommonSuffix(before, between);

@@ -14,8 +14,8 @@ size_t SkipSpace(std::string_view text, size_t at);
 size_t TrimSpace(std::string_view text, size_t end);
 std::string_view Trimmed(std::string_view text);
 
-// Whether text continues at `at` with white space and the mark, whose own white space stands for any
-// amount. Sets `at` after the mark, or for kNo to where the text differs from it. An empty mark
+// Whether text continues at `at` with white space and the mark, whose own white space stands for
+// any amount. Sets `at` after the mark, or for kNo to where the text differs from it. An empty mark
 // matches without white space before it.
 Match MatchMark(std::string_view text, size_t& at, std::string_view mark);
 

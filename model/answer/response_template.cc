@@ -47,8 +47,8 @@ struct PatternPart {
   std::string group;
 };
 
-// Reads a subset of regular expressions: ordinary characters, escaped ones, \n, \s* and the like, and
-// groups (?P<NAME>...) of \w, \S, '.' and simple classes, which end where the next text begins.
+// Reads a subset of regular expressions: ordinary characters, escaped ones, \n, \s* and the like,
+// and groups (?P<NAME>...) of \w, \S, '.' and simple classes, which end where the next text begins.
 class PatternReader {
  public:
   PatternReader(std::string_view pattern, std::string path)

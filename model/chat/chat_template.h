@@ -52,8 +52,9 @@ absl::StatusOr<ChatTemplateSource> ReadChatTemplate(const std::string& model_dir
                                                     const std::string& override_file = "");
 
 // The chat template of a model: messages to prompt, as transformers' apply_chat_template does it.
-// Immutable and thread-safe. A template comes from the model's folder and is not trusted: it reaches
-// nothing but its input, and its steps, depth and output are bounded (docs/chat_templates.md).
+// Immutable and thread-safe. A template comes from the model's folder and is not trusted: it
+// reaches nothing but its input, and its steps, depth and output are bounded
+// (docs/chat_templates.md).
 class ChatTemplate {
  public:
   virtual ~ChatTemplate() = default;

@@ -30,8 +30,9 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// From now on a process that cannot read bytes of a mapped file ends with exit status 1 and one line
-// on stderr that names the file, in place of a bare SIGBUS. Call it before the first thread starts.
+// From now on a process that cannot read bytes of a mapped file ends with exit status 1 and one
+// line on stderr that names the file, in place of a bare SIGBUS. Call it before the first thread
+// starts.
 void ExplainReadFaults();
 
 bool FileExists(const std::string& path);

@@ -47,8 +47,8 @@ class AddedTokens {
   enum class Stage : uint8_t { kAsGiven, kNormalized };
   // Splits `text` into parts. The leftmost match wins, and of matches at one position the longest.
   // The parts cover `text` in order, except that a token that strips may overlap an adjacent token
-  // of white space. No byte of `input`, sorted ranges of `text`, belongs to a control token, but for
-  // white space that it strips.
+  // of white space. No byte of `input`, sorted ranges of `text`, belongs to a control token, but
+  // for white space that it strips.
   std::vector<AddedTokenPart> Find(std::string_view text, Stage stage, SpecialTokens special_tokens,
                                    std::span<const ByteRange> input = {}) const;
 

@@ -229,8 +229,8 @@ class Translator {
 
 absl::StatusOr<std::string> OnigurumaToPcre2(std::string_view pattern) {
   // White space at the end of a line, which DeepSeek's tokenizers cut off: the one pattern with an
-  // anchor that is published. The look-behind changes no match, since a run of white space that does
-  // not match from its first character matches from none; without it, a long run that ends in
+  // anchor that is published. The look-behind changes no match, since a run of white space that
+  // does not match from its first character matches from none; without it, a long run that ends in
   // something else would be tried from each of its characters, in quadratic time.
   if (pattern == R"(\s+$)") {
     return fmt::format("(?<![{0}])[{0}]+(?=\\n|\\z)", kSpaceMembers);

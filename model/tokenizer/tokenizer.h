@@ -47,10 +47,10 @@ class Tokenizer {
   // match limit.
   virtual absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text,
                                                       const EncodeOptions& options) const = 0;
-  // Encodes the concatenation of `parts` (ChatTemplate::Render) as one text: the same ids as Encode,
-  // except that no byte of a part from the input belongs to a control token. Control tokens are the
-  // special added tokens and all others that hold a punctuation character or a symbol, such as
-  // <think>; added tokens of letters, digits and white space alone are found in every part.
+  // Encodes the concatenation of `parts` (ChatTemplate::Render) as one text: the same ids as
+  // Encode, except that no byte of a part from the input belongs to a control token. Control tokens
+  // are the special added tokens and all others that hold a punctuation character or a symbol, such
+  // as <think>; added tokens of letters, digits and white space alone are found in every part.
   virtual absl::StatusOr<std::vector<int32_t>> EncodeParts(std::span<const TextPart> parts,
                                                            const EncodeOptions& options) const = 0;
   // The text of all `ids`: well-formed UTF-8, in which incomplete characters become U+FFFD.
@@ -67,8 +67,8 @@ class Tokenizer {
   virtual int32_t vocab_size() const = 0;
   // The id of exactly this token string, special or not.
   virtual std::optional<int32_t> TokenId(std::string_view token) const = 0;
-  // The token with that id as the vocabulary spells it, such as "Ġthe" or "<0x0A>"; empty where there
-  // is none. Valid as long as the tokenizer.
+  // The token with that id as the vocabulary spells it, such as "Ġthe" or "<0x0A>"; empty where
+  // there is none. Valid as long as the tokenizer.
   virtual std::string_view Spelling(int32_t id) const = 0;
 };
 

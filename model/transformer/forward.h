@@ -42,8 +42,9 @@ class Transformer {
   // scratch of sampling) until the next call.
   absl::StatusOr<TensorView> Forward(Stream& stream, const ForwardBatch& batch,
                                      const KvPoolView& pool, const LayerStored& layer_stored);
-  // The logits [count, V] f32 of a part of the latest batch's scored rows, at most max_logit_rows. They
-  // take the place of those that Forward returned, and are valid until the next call of either.
+  // The logits [count, V] f32 of a part of the latest batch's scored rows, at most max_logit_rows.
+  // They take the place of those that Forward returned, and are valid until the next call of
+  // either.
   absl::StatusOr<TensorView> Logits(Stream& stream, RowRange rows);
   // The plan for the sample_rows of the latest batch; valid until the next call of Forward.
   SamplePlan sample_plan() const;

@@ -60,8 +60,8 @@ class WeightStore {
 // is loaded, and never before.
 using LoadProgress = std::function<void(uint64_t loaded_bytes, uint64_t total_bytes)>;
 
-// Called once on the loading thread, right before the last group can be requested, with a hash of all
-// bytes that were read. It is the same for the same tensors, in whatever files they are.
+// Called once on the loading thread, right before the last group can be requested, with a hash of
+// all bytes that were read. It is the same for the same tensors, in whatever files they are.
 using WeightsHashed = std::function<void(uint64_t hash)>;
 
 // Packs all weights of the checkpoint into memory of `device`, which is allocated at once and

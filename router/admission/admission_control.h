@@ -24,7 +24,8 @@ namespace tandem {
 struct AdmissionOptions {
   int32_t max_in_flight = 1024;  // rows of all requests: choices or beams
   Shedding shedding = Shedding::kOff;
-  // From this share of max_in_flight on, a tenant that competes with others is held to its own share.
+  // From this share of max_in_flight on, a tenant that competes with others is held to its own
+  // share.
   double crowded = 0.8;
 };
 

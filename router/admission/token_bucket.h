@@ -4,9 +4,9 @@
 
 namespace tandem {
 
-// Grants an amount per minute: it begins full, with the amount of one minute, and refills evenly. It may
-// be overdrawn, for what is known only after it was used; the debt refills first.
-// Thread: one at a time. Times must not go backwards.
+// Grants an amount per minute: it begins full, with the amount of one minute, and refills evenly.
+// It may be overdrawn, for what is known only after it was used; the debt refills first. Thread:
+// one at a time. Times must not go backwards.
 class TokenBucket {
  public:
   // `per_minute` is above 0.

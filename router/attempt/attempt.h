@@ -105,7 +105,8 @@ class Attempt {
   // Prefills with the blocks that were reserved, then decodes.
   void Prefill();
 
-  // Choice `index` needs no more tokens: sends that to the worker that would continue it. Idempotent.
+  // Choice `index` needs no more tokens: sends that to the worker that would continue it.
+  // Idempotent.
   void EndChoice(int32_t index);
   // Nothing more will come from the workers `lost`: their calls end with `end`.
   void OnWorkersLost(const std::vector<WorkerId>& lost, const CallEnd& end);

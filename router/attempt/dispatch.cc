@@ -9,8 +9,8 @@
 namespace tandem {
 namespace {
 
-// How long a request whose choices have all ended waits for its workers' last reports: their streams
-// end with the next step, and the KV has arrived. Only a lost worker keeps it waiting.
+// How long a request whose choices have all ended waits for its workers' last reports: their
+// streams end with the next step, and the KV has arrived. Only a lost worker keeps it waiting.
 constexpr std::chrono::seconds kReportTimeout(2);
 
 // How many tokens a choice that has `emitted` ones is expected to have still to come.
@@ -20,7 +20,8 @@ double TokensToCome(const LengthForecasts& forecasts, const RequestSpec& spec, i
   return std::max(length - emitted, 1.0);
 }
 
-// Adds what only a decision needs: what workers have cached of the prompt, and where the session is.
+// Adds what only a decision needs: what workers have cached of the prompt, and where the session
+// is.
 RouteQuery WithPlaces(RouteQuery query, const RouterParts& parts, const RequestSpec& spec) {
   if (parts.prefixes != nullptr && spec.prompt_hashes != nullptr) {
     query.hits =

@@ -92,7 +92,8 @@ class Dispatch final : private AttemptOwner {
   Dispatch& operator=(const Dispatch&) = delete;
 
   void Start() { Decide(); }
-  // Choice `index` needs no more tokens: sends that to the worker that would continue it. Idempotent.
+  // Choice `index` needs no more tokens: sends that to the worker that would continue it.
+  // Idempotent.
   void EndChoice(int32_t index);
   // No choice needs more tokens: finishes when the workers have finished, or after a timeout.
   void Settle();

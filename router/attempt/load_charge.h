@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// The load that this router charges a worker with on behalf of one request, in the cluster's view and
-// in the ledger; given back on destruction. Thread: the router's loop.
+// The load that this router charges a worker with on behalf of one request, in the cluster's view
+// and in the ledger; given back on destruction. Thread: the router's loop.
 class LoadCharge {
  public:
   LoadCharge() = default;

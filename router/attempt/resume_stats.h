@@ -24,8 +24,9 @@ class ResumeStats {
  public:
   void Count(ResumeCause cause);
   void CountGaveUp();
-  // The client got its next token `pause` after the loss was noticed and `waited` after its previous
-  // token, or after the request's arrival. `cause` is that of the first loss where there were more.
+  // The client got its next token `pause` after the loss was noticed and `waited` after its
+  // previous token, or after the request's arrival. `cause` is that of the first loss where there
+  // were more.
   void AddPause(ResumeCause cause, Duration pause, Duration waited);
 
   v1::ResumeUse Use() const;

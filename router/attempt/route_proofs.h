@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-// When a request was last seen to have passed the whole of a route: a unified worker sent its tokens, or a
-// decode worker continued what a prefill worker had computed. Thread-safe.
+// When a request was last seen to have passed the whole of a route: a unified worker sent its
+// tokens, or a decode worker continued what a prefill worker had computed. Thread-safe.
 class RouteProofs {
  public:
   void Passed(v1::Route route, TimePoint now) {

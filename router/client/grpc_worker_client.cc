@@ -38,8 +38,8 @@ CallEnd ToCallEnd(const grpc::Status& status, const grpc::ClientContext& context
   return {std::move(ours), answered ? CallEnd::Source::kWorker : CallEnd::Source::kNetwork};
 }
 
-// The state that a call and its handle share. `dropped_` and `handlers_` belong to the loop's thread;
-// gRPC's threads only post to it.
+// The state that a call and its handle share. `dropped_` and `handlers_` belong to the loop's
+// thread; gRPC's threads only post to it.
 class StreamCall final : public grpc::ClientReadReactor<v1::WorkerEvent>,
                          public std::enable_shared_from_this<StreamCall> {
  public:

@@ -57,8 +57,9 @@ class GrpcWorkerClient final : public WorkerClient {
     v1::Worker::Stub worker;
     grpc::GenericStub health;
   };
-  // A restarted worker gets a new channel, because the old one may be in a reconnect back-off. So does
-  // every worker once the router's certificate has been replaced; calls in progress keep theirs.
+  // A restarted worker gets a new channel, because the old one may be in a reconnect back-off. So
+  // does every worker once the router's certificate has been replaced; calls in progress keep
+  // theirs.
   Channel& ChannelTo(const WorkerEndpoint& worker);
   v1::Worker::Stub& StubFor(const WorkerEndpoint& worker) { return ChannelTo(worker).worker; }
   // Releases a reservation that was granted after the request had ended. Otherwise its blocks would

@@ -9,14 +9,13 @@
 
 namespace tandem {
 
-// Asks each worker once a turn, on the connection that its calls take, whether it serves. Heartbeats
-// use another connection and another thread of the worker: they continue when this connection is cut
-// or when the engine hangs.
-// A worker that does not answer in two turns in a row that it serves, though a heartbeat arrives in
-// each, is unreachable, and its connection is closed; the first such answer makes it reachable
-// again. A leaving worker answers that it does not serve, so any answer of it counts. A worker whose
-// heartbeats stop as well loses its lease, which is not decided here.
-// Thread: the router's loop.
+// Asks each worker once a turn, on the connection that its calls take, whether it serves.
+// Heartbeats use another connection and another thread of the worker: they continue when this
+// connection is cut or when the engine hangs. A worker that does not answer in two turns in a row
+// that it serves, though a heartbeat arrives in each, is unreachable, and its connection is closed;
+// the first such answer makes it reachable again. A leaving worker answers that it does not serve,
+// so any answer of it counts. A worker whose heartbeats stop as well loses its lease, which is not
+// decided here. Thread: the router's loop.
 class Pings {
  public:
   // Whether a turn came when it was due. After a late one, unanswered pings do not count, because

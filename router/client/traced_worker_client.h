@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-// Makes a span of each call of a request whose trace is recorded, below CallOptions::trace, and has the
-// worker continue the trace from there. Calls of all other requests are only passed on.
+// Makes a span of each call of a request whose trace is recorded, below CallOptions::trace, and has
+// the worker continue the trace from there. Calls of all other requests are only passed on.
 class TracedWorkerClient final : public WorkerClient {
  public:
   // `next` and `clock` outlive this client and its calls.

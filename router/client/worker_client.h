@@ -47,8 +47,8 @@ struct StreamHandlers {
   std::function<void(const CallEnd&)> on_end;  // exactly once, last, unless the call was dropped
 };
 
-// A worker's answer to a ping. The watchdog of a worker whose engine makes no progress keeps it from
-// answering that it serves.
+// A worker's answer to a ping. The watchdog of a worker whose engine makes no progress keeps it
+// from answering that it serves.
 enum class Health : bool { kNotServing, kServing };
 
 // What a call is made with besides its request.

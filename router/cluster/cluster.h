@@ -28,8 +28,8 @@ struct ClusterOptions {
 };
 
 // The workers that have a lease, their latest reports, and the load that this router has charged
-// them with. Views never change and share the reports. A change is made in place while no view is held,
-// and otherwise in a copy: each request looks once and changes charges several times.
+// them with. Views never change and share the reports. A change is made in place while no view is
+// held, and otherwise in a copy: each request looks once and changes charges several times.
 // Thread-safe.
 class Cluster {
  public:
@@ -72,8 +72,8 @@ class Cluster {
   enum class Reach : bool { kLost, kRegained };
   void SetReach(const WorkerId& id, Reach reach);
 
-  // Load that the worker's next report may not contain yet: charged when a request is sent there and
-  // discharged when that part of the request has ended. Unknown workers are ignored.
+  // Load that the worker's next report may not contain yet: charged when a request is sent there
+  // and discharged when that part of the request has ended. Unknown workers are ignored.
   void Charge(const WorkerId& id, const WorkerCharge& charge);
   void Discharge(const WorkerId& id, const WorkerCharge& charge);
 
@@ -83,8 +83,8 @@ class Cluster {
   // Drops the workers whose lease has lapsed and returns them.
   std::vector<WorkerId> Expire();
   // The workers that were dropped since the last call because a younger process took their name or
-  // because they loaded other weights. Such a process may still run, frozen or out of reach; no lease
-  // of it will lapse here.
+  // because they loaded other weights. Such a process may still run, frozen or out of reach; no
+  // lease of it will lapse here.
   std::vector<WorkerId> TakeReplaced();
   // When the next lease lapses; kNoDeadline without workers.
   TimePoint NextExpiry() const;

@@ -21,9 +21,9 @@ struct Numerics {
 
 Numerics NumericsOf(const WorkerRef& worker);
 
-// The numerics that a request has begun with: those of the worker that computed its prompt and first
-// token, and those of the worker that computes all further tokens. On a unified worker both are the
-// same.
+// The numerics that a request has begun with: those of the worker that computed its prompt and
+// first token, and those of the worker that computes all further tokens. On a unified worker both
+// are the same.
 struct Begun {
   Numerics prompt;
   Numerics output;

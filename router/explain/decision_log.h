@@ -51,8 +51,8 @@ class DecisionLog {
   // By how much the actual TTFT of a request at `placement` may be off from the predicted one, as a
   // share of the prediction, by the errors of recent requests; nothing before there were enough.
   std::optional<double> TtftInterval(const ScoredPlacement& placement) const;
-  // What was predicted when the request was sent to the workers that `finish` names; nothing where no
-  // such prediction was made or is still kept.
+  // What was predicted when the request was sent to the workers that `finish` names; nothing where
+  // no such prediction was made or is still kept.
   std::optional<v1::Prediction> PredictionFor(const RequestSpec& spec,
                                               const v1::ChoiceFinish& finish) const;
   // The prefill worker of the request has reported its hand-off.

@@ -18,9 +18,8 @@
 namespace tandem {
 
 // Keeps how well the predictions of recent requests came true: error, bias and coverage per worker,
-// per link and over all. At most kMaxWorkers and kMaxLinks are known at a time; the one whose latest
-// request ended first makes room for another.
-// Thread-safe.
+// per link and over all. At most kMaxWorkers and kMaxLinks are known at a time; the one whose
+// latest request ended first makes room for another. Thread-safe.
 class PredictionBook final : public PredictionErrors {
  public:
   static constexpr size_t kMaxWorkers = 256;

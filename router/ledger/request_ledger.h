@@ -11,11 +11,10 @@
 
 namespace tandem {
 
-// What this router has in flight at every worker. Its own requests are exact up to the latest event,
-// while a worker's report is late by up to a heartbeat. The cost of an event does not depend on how
-// much is in flight; only the end of a step while prompts wait visits the requests of its worker, until
-// its token budget is spent.
-// Thread: the router's loop.
+// What this router has in flight at every worker. Its own requests are exact up to the latest
+// event, while a worker's report is late by up to a heartbeat. The cost of an event does not depend
+// on how much is in flight; only the end of a step while prompts wait visits the requests of its
+// worker, until its token budget is spent. Thread: the router's loop.
 class RequestLedger {
  public:
   explicit RequestLedger(const Clock& clock) : clock_(clock) {}

@@ -6,8 +6,8 @@
 
 namespace tandem {
 
-// Lengths of outputs, in bins: each of 1 to 15 has its own, and each power of two from there to 2^20
-// is cut into eight. Longer outputs count into the last bin.
+// Lengths of outputs, in bins: each of 1 to 15 has its own, and each power of two from there to
+// 2^20 is cut into eight. Longer outputs count into the last bin.
 class LengthBins {
  public:
   static constexpr int32_t kCount = 15 + 8 * 16;

@@ -44,8 +44,8 @@ class LengthHazards {
   int64_t observations_ = 0;
 };
 
-// Mean and quantiles of an output with `emitted` tokens that goes on, and that is cut at max_tokens.
-// Within a bin every length is equally likely. `observations` is left 0.
+// Mean and quantiles of an output with `emitted` tokens that goes on, and that is cut at
+// max_tokens. Within a bin every length is equally likely. `observations` is left 0.
 LengthForecast Forecast(const BinProbabilities& probabilities, int32_t emitted, int32_t max_tokens);
 
 }  // namespace tandem

@@ -46,8 +46,8 @@ class OutputLengthPredictor {
 };
 
 // Learns the distribution of lengths by size of the prompt, and by tenant where there is data, and
-// takes a capped output as a lower bound. `max_tenants` named tenants are kept; the one not seen for
-// the longest time goes. Costs microseconds per call.
+// takes a capped output as a lower bound. `max_tenants` named tenants are kept; the one not seen
+// for the longest time goes. Costs microseconds per call.
 inline constexpr int32_t kDefaultMaxTenants = 256;
 std::unique_ptr<OutputLengthPredictor> NewAdaptiveLengthPredictor(
     int32_t max_tenants = kDefaultMaxTenants);

@@ -26,13 +26,13 @@ constexpr double kLeastGain = 0.01;
 // the least error of their time. What a class of requests adds to the queues on its own route would
 // otherwise drive it to the other route and back.
 constexpr double kTurn = 2;
-// However wrong predictions may be, no placement is kept that is predicted to cost so much more than
-// the cheapest, as a share of the latter.
+// However wrong predictions may be, no placement is kept that is predicted to cost so much more
+// than the cheapest, as a share of the latter.
 constexpr double kMostGain = 0.1;
 
-// Predicts what each placement costs and takes the one with the lowest cost, unless the gain over the
-// least loaded one is within the error of the prediction. Requests with about as long a prompt keep
-// their route until another one gains more than that.
+// Predicts what each placement costs and takes the one with the lowest cost, unless the gain over
+// the least loaded one is within the error of the prediction. Requests with about as long a prompt
+// keep their route until another one gains more than that.
 class AutoPolicy final : public RoutingPolicy {
  public:
   explicit AutoPolicy(const PolicyParts& parts)

@@ -44,12 +44,13 @@ class PredictionErrors {
   // those that it prefilled; tpot, e2e, admission and decode over those that it decoded. Nothing
   // for transfer, whose error OfLink has.
   virtual std::optional<double> OfWorker(PredictionTerm term, const WorkerId& worker) const = 0;
-  // How long the messages before the first token took of recent requests that this worker prefilled,
-  // in ms: calls and answers between the router and all workers of a request. A cost model knows
-  // nothing of them, because workers measure only themselves.
+  // How long the messages before the first token took of recent requests that this worker
+  // prefilled, in ms: calls and answers between the router and all workers of a request. A cost
+  // model knows nothing of them, because workers measure only themselves.
   virtual std::optional<double> MessagesMs(const WorkerId& prefill) const = 0;
-  // How much longer recent requests waited for their KV between these two workers than its bytes took,
-  // in ms: both workers turn to a hand-off between their steps, and the link has its own messages.
+  // How much longer recent requests waited for their KV between these two workers than its bytes
+  // took, in ms: both workers turn to a hand-off between their steps, and the link has its own
+  // messages.
   virtual std::optional<double> HandOffMs(const WorkerId& prefill,
                                           const WorkerId& decode) const = 0;
   // The error of the transfer between these two workers.

@@ -54,8 +54,8 @@ struct RouteQuery {
   const WaitingPart* WaitingAt(const WorkerId& worker) const;
 };
 
-// `view` as it would be if the request of `query` waited nowhere: neither what the router charged its
-// workers with nor what they report contains it.
+// `view` as it would be if the request of `query` waited nowhere: neither what the router charged
+// its workers with nor what they report contains it.
 ClusterView WithoutWaiting(ClusterView view, const RouteQuery& query);
 
 }  // namespace tandem

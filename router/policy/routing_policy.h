@@ -15,11 +15,10 @@
 
 namespace tandem {
 
-// Answers where a request goes, from one snapshot; owns no request and calls no worker. Choose finds
-// the workers that may take the request, enumerates the placements on them and takes the one with
-// the lowest cost; a policy only scores placements (router/policy/round_robin.cc is a short example),
-// and may prefer another one than the cheapest (Pick).
-// Thread: the router's loop.
+// Answers where a request goes, from one snapshot; owns no request and calls no worker. Choose
+// finds the workers that may take the request, enumerates the placements on them and takes the one
+// with the lowest cost; a policy only scores placements (router/policy/round_robin.cc is a short
+// example), and may prefer another one than the cheapest (Pick). Thread: the router's loop.
 class RoutingPolicy {
  public:
   // Prefill and decode workers are paired only among this many of each role, by Rank, so that a

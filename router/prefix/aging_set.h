@@ -29,8 +29,8 @@ class AgingSet {
     return !slots_.empty() && slots_[Find(KeyOf(hash))] != kEmpty;
   }
   // Loads what Contains(hash) would look at, so that lookups in many sets wait for memory together.
-  // Inlined always: GCC 12 takes a function that only prefetches for one without effect, and drops the
-  // calls of it.
+  // Inlined always: GCC 12 takes a function that only prefetches for one without effect, and drops
+  // the calls of it.
   [[gnu::always_inline]] void Prefetch(uint64_t hash) const {
     if (!slots_.empty()) __builtin_prefetch(&slots_[HomeOf(KeyOf(hash))]);
   }

@@ -13,8 +13,8 @@ struct KeptChoice {
   v1::ChoiceFinish finish;
 };
 
-// The n choices of the highest total log-probability, best first, numbered anew from 0. Among equals
-// the one that had the lower number comes first.
+// The n choices of the highest total log-probability, best first, numbered anew from 0. Among
+// equals the one that had the lower number comes first.
 std::vector<KeptChoice> BestChoices(std::vector<KeptChoice> choices, int32_t n);
 
 }  // namespace tandem

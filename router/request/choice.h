@@ -19,10 +19,9 @@ class Choice {
   // tokenizer: null where choices have token ids only, and no text.
   Choice(const RequestSpec& spec, int32_t index, const Tokenizer* tokenizer);
 
-  // Returns the next tokens as the client gets them: none that follow a stop string or a stop token.
-  // The choice has ended once a stop string has come.
-  // A beam search brings many tokens in one message; they are returned in several chunks, because
-  // clients bound the size of a message.
+  // Returns the next tokens as the client gets them: none that follow a stop string or a stop
+  // token. The choice has ended once a stop string has come. A beam search brings many tokens in
+  // one message; they are returned in several chunks, because clients bound the size of a message.
   // stages: where the time before the choice's first token went at the workers.
   std::vector<v1::Chunk> Take(const v1::WorkerTokens& tokens, const v1::StageTimes& stages,
                               TimePoint now);

@@ -29,7 +29,8 @@ v1::KvBytes ToKvBytes(const v1::KvReport& kv) {
 }
 
 v1::KvHandoff ToHandoff(const RequestReport& report) {
-  // The most layers of any model, so that a worker that reports more cannot take the router's memory.
+  // The most layers of any model, so that a worker that reports more cannot take the router's
+  // memory.
   constexpr int kMostLayers = 1024;
   const v1::KvReport& kv = report.last.kv;
   v1::KvHandoff handoff;

@@ -15,8 +15,8 @@
 
 namespace tandem {
 
-// What is counted of requests. Times are in seconds, from the arrival of the request at the router where
-// nothing else is said.
+// What is counted of requests. Times are in seconds, from the arrival of the request at the router
+// where nothing else is said.
 enum class RequestHistogram : uint8_t {
   kTimeToFirstToken,    // until the first token of any choice, once per request
   kInterToken,          // from one token of a choice to its next, once per token after the first
@@ -58,8 +58,8 @@ struct WholeRequest {
   bool streamed = true;         // tokens came one by one: false for a beam search
 };
 
-// Counts what a router's requests took and how they ended, for its metrics. Thread-safe. It is cheap
-// enough to be called for each token.
+// Counts what a router's requests took and how they ended, for its metrics. Thread-safe. It is
+// cheap enough to be called for each token.
 class RequestMetrics {
  public:
   // The buckets of times also end at the limits in `slo`, so that the share of requests within them

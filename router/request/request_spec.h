@@ -41,8 +41,8 @@ struct RequestSpec {
   std::shared_ptr<const PromptHashes> prompt_hashes = nullptr;
   TimePoint received;
   TimePoint deadline = kNoDeadline;
-  // The span that stands for the request, where it is traced. The loop's thread has it once the request
-  // is in flight.
+  // The span that stands for the request, where it is traced. The loop's thread has it once the
+  // request is in flight.
   TracePoint trace = {};
 
   // The ids of the request's trace and of its span there, as logs show them; empty where there is

@@ -36,8 +36,8 @@ absl::Status CheckTokenIds(std::string_view field,
   return absl::OkStatus();
 }
 
-// Whether the text has more tokens than the context can hold, whatever they are. Its length decides,
-// because tokenizing megabytes takes seconds.
+// Whether the text has more tokens than the context can hold, whatever they are. Its length
+// decides, because tokenizing megabytes takes seconds.
 absl::Status CheckTextBytes(std::string_view text, const RequestLimits& limits) {
   if (!limits.max_bytes_per_token) return absl::OkStatus();
   const size_t most_tokens = static_cast<size_t>(std::max(limits.max_context_tokens - 1, 0));
@@ -143,8 +143,8 @@ absl::Status CheckShownTokens(const v1::GenerateRequest& request, const RequestL
                        limits.vocab_size);
 }
 
-// Checks a forced output: that it can fit into the context, before its tokens are copied, and that no text
-// is to change or end it. Workers check the rest again (TokenConstraints).
+// Checks a forced output: that it can fit into the context, before its tokens are copied, and that
+// no text is to change or end it. Workers check the rest again (TokenConstraints).
 absl::Status CheckForcedTexts(const v1::GenerateRequest& request, const RequestLimits& limits) {
   if (request.forced_token_ids().empty()) return absl::OkStatus();
   if (request.forced_token_ids_size() >= limits.max_context_tokens) {

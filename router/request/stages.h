@@ -6,10 +6,11 @@
 
 namespace tandem {
 
-// Where the time of a request went before the workers that prefilled it began, on the router's clock.
+// Where the time of a request went before the workers that prefilled it began, on the router's
+// clock.
 struct AttemptTimes {
-  // The times of all attempts together until decode workers answered requests for blocks, and until they had
-  // room.
+  // The times of all attempts together until decode workers answered requests for blocks, and until
+  // they had room.
   Duration reserve{};
   Duration admission{};
   // The rest of the time from the beginning of the first attempt to that of the latest.
@@ -23,8 +24,9 @@ struct ChoiceTimes {
   TimePoint last_token;
 };
 
-// Splits TTFT into what the worker that prefilled reports, the reservations, the attempts before, and
-// the rest, so that the parts add up to it. The residual is 0 when rounding would make it negative.
+// Splits TTFT into what the worker that prefilled reports, the reservations, the attempts before,
+// and the rest, so that the parts add up to it. The residual is 0 when rounding would make it
+// negative.
 v1::Stages SplitTtft(const ChoiceTimes& times, const AttemptTimes& attempts,
                      const v1::StageTimes& worker);
 

@@ -14,7 +14,8 @@ struct CodecModel {
   double ratio = 1;                    // bytes of KV for each byte on the wire
   double encode_bytes_per_second = 0;  // of KV, a rate to rely on; 0: takes no time
   double decode_bytes_per_second = 0;  // of KV, a rate to rely on; 0: takes no time
-  // Bytes of KV in one piece: the first piece is encoded, and the last one decoded, while nothing is sent.
+  // Bytes of KV in one piece: the first piece is encoded, and the last one decoded, while nothing
+  // is sent.
   int64_t piece_bytes = 0;
   // The time by which observed transfers exceeded the time of the three stages, for each byte of
   // KV: threads wait for a core.
@@ -29,8 +30,8 @@ struct CodecModel {
 // next to nothing.
 inline constexpr double kLeastCodecGain = 0.05;
 
-// The index of the codec that moves `bytes` of KV the fastest; `previous` stays unless another one is faster
-// by kLeastCodecGain. `codecs` is not empty.
+// The index of the codec that moves `bytes` of KV the fastest; `previous` stays unless another one
+// is faster by kLeastCodecGain. `codecs` is not empty.
 size_t FastestCodec(std::span<const CodecModel> codecs, size_t previous, int64_t bytes,
                     double link_bytes_per_second);
 

@@ -7,9 +7,9 @@
 namespace tandem {
 
 // Weighted least squares for y = sum of x[i] * coefficient[i] with no coefficient below 0, in
-// information form: the weighted sums of x x' and x y. So an observation can be added, or the past be
-// forgotten, without the observations themselves, and the constraint is met exactly by an active set.
-// x is best scaled so that coefficients are of one order of magnitude.
+// information form: the weighted sums of x x' and x y. So an observation can be added, or the past
+// be forgotten, without the observations themselves, and the constraint is met exactly by an active
+// set. x is best scaled so that coefficients are of one order of magnitude.
 template <size_t kTerms>
 class NormalEquations {
  public:

@@ -13,8 +13,8 @@ struct RequestShape {
   int32_t prompt_tokens = 0;  // at least 1
   double output_tokens = 1;   // expected for each sequence, the first included; at least 1
   int32_t sequences = 1;      // sequences that decode beside each other after the prompt
-  // Tokens of the prompt whose KV is evicted at its end: they are neither moved nor read by decodes, and
-  // what stays is moved after the whole prompt was computed.
+  // Tokens of the prompt whose KV is evicted at its end: they are neither moved nor read by
+  // decodes, and what stays is moved after the whole prompt was computed.
   int32_t evicted_tokens = 0;
 
   int32_t stored_tokens() const { return prompt_tokens - evicted_tokens; }

@@ -14,12 +14,13 @@ namespace tandem {
 // Whether clients of a router need a certificate.
 enum class ClientCertificates : bool { kOptional, kRequired };
 
-// Says who may call the methods of one gRPC port that uses TLS. It sees every call, those of services
-// that are yet to be written included, before any service does. Thread-safe.
+// Says who may call the methods of one gRPC port that uses TLS. It sees every call, those of
+// services that are yet to be written included, before any service does. Thread-safe.
 class CallGuard {
  public:
-  // Workers alone may call the Cluster service of a router. Its other methods, the standard services
-  // among them, are for everybody, or with kRequired for clients and admins. `refusals` outlives it.
+  // Workers alone may call the Cluster service of a router. Its other methods, the standard
+  // services among them, are for everybody, or with kRequired for clients and admins. `refusals`
+  // outlives it.
   static CallGuard ForRouter(ClientCertificates clients, TlsRefusals& refusals);
   // Routers alone may call a worker, its health service included.
   static CallGuard ForWorker(TlsRefusals& refusals);

@@ -79,8 +79,8 @@ class AccessControl {
   std::shared_ptr<const AccessFile> file_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The secret in the value of an Authorization header, "Bearer SECRET" in any case; nothing where it has
-// another form.
+// The secret in the value of an Authorization header, "Bearer SECRET" in any case; nothing where it
+// has another form.
 std::optional<std::string_view> BearerSecret(std::string_view authorization);
 
 }  // namespace tandem

@@ -11,8 +11,8 @@
 
 namespace tandem {
 
-// Metrics under the names, units and buckets that dashboards and autoscalers for servers of language
-// models already read: those of vLLM. Each has the label model_name.
+// Metrics under the names, units and buckets that dashboards and autoscalers for servers of
+// language models already read: those of vLLM. Each has the label model_name.
 
 // A name and what it counts, for the page of docs that lists all metrics.
 struct FieldMetric {
@@ -22,8 +22,8 @@ struct FieldMetric {
 // All metrics of this kind, in the order of the metrics page.
 std::vector<FieldMetric> FieldMetrics();
 
-// The metrics of a router. Gauges are sums over the workers of `status`; counters and histograms are of the requests
-// that this router served, so that they never fall when a worker leaves.
+// The metrics of a router. Gauges are sums over the workers of `status`; counters and histograms
+// are of the requests that this router served, so that they never fall when a worker leaves.
 std::vector<MetricFamily> RouterFieldMetrics(const v1::GetStatusResponse& status,
                                              const RequestMetrics& requests);
 

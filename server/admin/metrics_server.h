@@ -24,8 +24,8 @@ struct AdminPages {
   std::function<HealthReport()> ready;
 };
 
-// GET /metrics, in the format that the client prefers (exposition.h); /livez and /readyz with the checks
-// in their bodies; /healthz, which answers 200 while the process is ready and else 503.
+// GET /metrics, in the format that the client prefers (exposition.h); /livez and /readyz with the
+// checks in their bodies; /healthz, which answers 200 while the process is ready and else 503.
 std::vector<HttpRoute> AdminRoutes(const AdminPages& pages);
 
 // The routes GET /health and /ping, which answer as /healthz, and /version, which names the version

@@ -16,8 +16,8 @@ std::string BlocksTable(const v1::GetStatusResponse& status);
 // The cost model of each worker, one line per worker (docs/cost_model.md).
 std::string CostTable(const v1::GetStatusResponse& status);
 
-// The links over which each worker sends KV, one line per link, and how the hand-offs of each worker
-// ended.
+// The links over which each worker sends KV, one line per link, and how the hand-offs of each
+// worker ended.
 std::string LinkTable(const v1::GetStatusResponse& status);
 
 }  // namespace tandem

@@ -55,7 +55,8 @@ struct WorkerTuning {
   // Size of the KV pool. 0: on the CPU sixteen full contexts, at most 1 GiB; on other devices what
   // device_memory_fraction leaves.
   uint64_t kv_bytes = 0;
-  // The share of a GPU's memory for weights, activations and KV; nothing: kDefaultDeviceMemoryFraction.
+  // The share of a GPU's memory for weights, activations and KV; nothing:
+  // kDefaultDeviceMemoryFraction.
   std::optional<double> device_memory_fraction;
   int32_t block_tokens = 16;
   std::string weights = "stored";  // one of kWeightsAsNames

@@ -30,7 +30,8 @@ struct WorkerModel {
   int32_t max_sequences = 64;
 };
 
-// Above this share of their time workers are taken for overloaded: queues grow without bound towards 1.
+// Above this share of their time workers are taken for overloaded: queues grow without bound
+// towards 1.
 inline constexpr double kMostBusy = 0.8;
 
 struct Deployment {
@@ -54,9 +55,9 @@ struct Advice {
 
 inline constexpr int kMostWorkers = 1024;
 
-// The fewest workers that serve the workload within its SLOs, by closed arithmetic on the means of the
-// latency model (docs/cost_model.md): prompts wait as in a queue with one server, random arrivals and
-// equal times (M/D/1), and as many sequences decode together as Little's law says.
+// The fewest workers that serve the workload within its SLOs, by closed arithmetic on the means of
+// the latency model (docs/cost_model.md): prompts wait as in a queue with one server, random
+// arrivals and equal times (M/D/1), and as many sequences decode together as Little's law says.
 Advice AdviseOn(const Workload& workload, const WorkerModel& worker);
 
 }  // namespace tandem

@@ -21,8 +21,8 @@ enum class PortUse : uint8_t {
   kNotAsked,  // only whether two processes want the same one
 };
 
-// Finds ports that two processes want, and those that cannot be listened on, by listening on them for a
-// moment.
+// Finds ports that two processes want, and those that cannot be listened on, by listening on them
+// for a moment.
 void CheckPorts(const std::vector<WantedPort>& ports, PortUse use, Findings& findings);
 
 }  // namespace tandem

@@ -20,9 +20,10 @@ struct TlsUse {
   std::optional<NeededIdentity> identity;  // which peers require of the process; nothing: none
 };
 
-// Whether the files can be used at `now`: all are there and readable, the key is the certificate's, the
-// certificate is valid now, for longer than kExpiryWarning, an authority of `files.ca` signed it, and it
-// has the identity that others ask for. Files without an authority (HTTPS) are checked without it.
+// Whether the files can be used at `now`: all are there and readable, the key is the certificate's,
+// the certificate is valid now, for longer than kExpiryWarning, an authority of `files.ca` signed
+// it, and it has the identity that others ask for. Files without an authority (HTTPS) are checked
+// without it.
 void CheckTls(const TlsFiles& files, const TlsUse& use, std::chrono::system_clock::time_point now,
               Findings& findings);
 

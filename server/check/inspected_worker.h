@@ -33,8 +33,9 @@ struct InspectedWorker {
 
 std::string_view RoleText(Role role);  // "prefill"
 
-// Finds out whether a worker with these options would start, as far as that shows without reading weights,
-// allocating KV or listening. Returns nothing where its model or its device cannot be used.
+// Finds out whether a worker with these options would start, as far as that shows without reading
+// weights, allocating KV or listening. Returns nothing where its model or its device cannot be
+// used.
 std::optional<InspectedWorker> CheckWorker(const WorkerOptions& options,
                                            std::chrono::system_clock::time_point now,
                                            Findings& findings);

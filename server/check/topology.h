@@ -20,8 +20,8 @@ struct PlannedLink {
   std::vector<Left> left_out;  // those that would be preferred, or all, and why they are not taken
 };
 
-// The link of each prefill worker to each decode worker: the first of kTransports that both may offer. A
-// pair without one is an error.
+// The link of each prefill worker to each decode worker: the first of kTransports that both may
+// offer. A pair without one is an error.
 std::vector<PlannedLink> PlanLinks(const std::vector<InspectedWorker>& workers, Findings& findings);
 
 }  // namespace tandem

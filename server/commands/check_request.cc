@@ -57,8 +57,8 @@ void AddWorker(const std::string& part, const FlagValues& given, CheckRequest& r
   request.workers.push_back(std::move(worker->options));
 }
 
-// A worker that the file names and `tandem up` would not start: it belongs to another machine, or its
-// name is misspelt. Only its flags can be looked at here.
+// A worker that the file names and `tandem up` would not start: it belongs to another machine, or
+// its name is misspelt. Only its flags can be looked at here.
 void CheckNamedElsewhere(const ConfigFile& file, const std::string& name, Findings& findings) {
   FlagValues given = {{"name", {name}}};
   for (const ConfigEntry& entry : file.ForWorker("", name)) given[entry.key] = entry.values;

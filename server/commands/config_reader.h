@@ -20,9 +20,9 @@ struct ConfigUse {
   std::set<std::string> explicit_flags;
 };
 
-// Reads the file of --config for CLI11: gives the command that was chosen the flags that its sections
-// have and its command line has not. Throws CLI::ParseError, as CLI11 wants it, with the file and the
-// line.
+// Reads the file of --config for CLI11: gives the command that was chosen the flags that its
+// sections have and its command line has not. Throws CLI::ParseError, as CLI11 wants it, with the
+// file and the line.
 class ConfigReader : public CLI::Config {
  public:
   // `app` outlives this and has all its commands when it parses. `use` is filled then.

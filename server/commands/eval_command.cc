@@ -54,8 +54,8 @@ absl::StatusOr<std::vector<EvalText>> ReadInputs(const std::vector<std::string>&
   return texts;
 }
 
-// The name of the model that the router serves, which must have room for a window: it would be refused
-// only once texts are tokenized.
+// The name of the model that the router serves, which must have room for a window: it would be
+// refused only once texts are tokenized.
 absl::StatusOr<std::string> ModelAt(Client& client, const WindowPlan& plan,
                                     Client::Timeout timeout) {
   ASSIGN_OR_RETURN(const v1::GetStatusResponse status, client.GetStatus(timeout));

@@ -180,7 +180,8 @@ double StagesErrorMs(const v1::Stages& stages) {
 
 namespace {
 
-// What the router predicted, beside the same quantities as they came true; nothing where it did not.
+// What the router predicted, beside the same quantities as they came true; nothing where it did
+// not.
 std::string PredictionLines(const v1::ChoiceFinish& finish) {
   if (!finish.has_predicted()) return "";
   const v1::Prediction& p = finish.predicted();

@@ -9,9 +9,9 @@ namespace tandem {
 
 inline constexpr Duration kTrimInterval = std::chrono::seconds(10);
 
-// Gives the heap's free memory back to the system. The C library keeps it for later, so that a process
-// to which thousands of clients were connected for a moment would be as large for ever after.
-// Thread: one at a time.
+// Gives the heap's free memory back to the system. The C library keeps it for later, so that a
+// process to which thousands of clients were connected for a moment would be as large for ever
+// after. Thread: one at a time.
 class HeapTrimmer {
  public:
   // To be called now and then. Where much more of the heap is resident and free than at the minimum

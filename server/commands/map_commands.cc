@@ -1,4 +1,5 @@
-// `tandem bench slo-map` and `tandem bench crossover`: maps of the routing policies on the virtual clock.
+// `tandem bench slo-map` and `tandem bench crossover`: maps of the routing policies on the virtual
+// clock.
 
 #include <memory>
 

@@ -10,7 +10,8 @@ class App;
 
 namespace tandem {
 
-// The files that secure the ports of a process: of `tandem router`, `tandem worker` and `tandem up`.
+// The files that secure the ports of a process: of `tandem router`, `tandem worker` and `tandem
+// up`.
 void AddPortTlsFlags(CLI::App& app, TlsFiles& files);
 // Whether clients of a router need a certificate: "optional" or "require".
 void AddTlsClientsFlag(CLI::App& app, std::string& clients);

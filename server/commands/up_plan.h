@@ -27,8 +27,8 @@ std::string WorkersHost(const std::string& host);
 // The flags of workers that were given to the command itself, on its command line or in [up].
 FlagValues ExplicitWorkerFlags(const UpFlags& flags);
 
-// What these flags ask for. The command line and [up] beat the sections of the file for a router and
-// for workers. Reads no weights. INVALID_ARGUMENT says which flag is missing or at fault.
+// What these flags ask for. The command line and [up] beat the sections of the file for a router
+// and for workers. Reads no weights. INVALID_ARGUMENT says which flag is missing or at fault.
 absl::StatusOr<UpPlan> PlanUp(const UpFlags& flags);
 
 // INVALID_ARGUMENT where the workers of the plan offer no route: neither a unified worker nor a

@@ -23,8 +23,8 @@ absl::StatusOr<std::vector<int32_t>> TokensBeforeText(const TokenizeText& tokeni
 
 bool IsInsideCharacter(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80; }
 
-// The first piece of a text: as much as is tokenized at once, up to a space if there is one. The space
-// goes to the next piece, because in most vocabularies it is part of the word behind it.
+// The first piece of a text: as much as is tokenized at once, up to a space if there is one. The
+// space goes to the next piece, because in most vocabularies it is part of the word behind it.
 std::string_view FirstPiece(std::string_view text) {
   if (text.size() <= kPieceBytes) return text;
   const size_t space = text.find_last_of(" \n", kPieceBytes);

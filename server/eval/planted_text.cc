@@ -14,7 +14,8 @@ constexpr std::array<std::string_view, 16> kCities = {
     "Lisbon", "Oslo",   "Nairobi", "Lima",   "Hanoi",  "Quebec", "Athens", "Dublin",
     "Cairo",  "Sydney", "Havana",  "Prague", "Zurich", "Kyoto",  "Tunis",  "Denver"};
 
-// All numbers of five digits, in steps that share no factor with their count, so that none comes twice.
+// All numbers of five digits, in steps that share no factor with their count, so that none comes
+// twice.
 constexpr int64_t kFirstCode = 10'000;
 constexpr int64_t kNumCodes = 90'000;
 constexpr int64_t kCodeStep = 48'271;
@@ -26,8 +27,8 @@ struct FactTokens {
   std::vector<int32_t> answer;
 };
 
-// Question and answer are tokenized as one text, because a vocabulary may have other tokens for a text
-// that begins than for one that goes on.
+// Question and answer are tokenized as one text, because a vocabulary may have other tokens for a
+// text that begins than for one that goes on.
 absl::StatusOr<FactTokens> TokensOf(const PlantedFact& fact, const TokenizeText& tokenize) {
   ASSIGN_OR_RETURN(std::vector<int32_t> sentence, tokenize(fact.sentence, Template::kOmit));
   ASSIGN_OR_RETURN(const std::vector<int32_t> question, tokenize(fact.question, Template::kOmit));

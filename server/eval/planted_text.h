@@ -27,12 +27,12 @@ struct PlantedFact {
   std::string answer;    // the rest of that sentence: a code of five digits
 };
 
-// The fact of the window with that index, the same in every run. The codes of the first 90,000 windows
-// differ.
+// The fact of the window with that index, the same in every run. The codes of the first 90,000
+// windows differ.
 PlantedFact PlantedFactOf(int64_t window);
 
-// Where the fact begins, as an index of the prompt: from 10% of the prompt in the first window to 85% in
-// the last one, in even steps.
+// Where the fact begins, as an index of the prompt: from 10% of the prompt in the first window to
+// 85% in the last one, in even steps.
 int64_t PlantedPlace(int64_t window, int64_t num_windows, int64_t prompt_tokens);
 
 // The windows with a fact planted into each prompt, between tokens of the text. The prompt keeps

@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// How far the predictions of a model that is served in one way (tested) are from those of the same model
-// served in another (the baseline), before each of the same tokens.
+// How far the predictions of a model that is served in one way (tested) are from those of the same
+// model served in another (the baseline), before each of the same tokens.
 struct PredictionChange {
   double baseline_perplexity = 1;
   double perplexity = 1;  // of the tested way of serving

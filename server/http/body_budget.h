@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// How many bytes the bodies of all requests may have together while they are received and until their
-// handlers take them. Thread-safe.
+// How many bytes the bodies of all requests may have together while they are received and until
+// their handlers take them. Thread-safe.
 class BodyBudget {
  public:
   explicit BodyBudget(size_t limit) : limit_(limit) {}

@@ -29,8 +29,8 @@ class ByteStream {
   // `done` gets 0 bytes when the other side has ended, or is gone.
   virtual void Read(std::span<char> buffer, std::function<void(size_t bytes)> done) = 0;
   virtual void Write(std::string_view bytes, Done done) = 0;
-  // Sends what the system takes without waiting and returns how many bytes that was. A failure shows at
-  // the Write of the rest. No write may be in progress.
+  // Sends what the system takes without waiting and returns how many bytes that was. A failure
+  // shows at the Write of the rest. No write may be in progress.
   virtual size_t WriteNow(std::string_view bytes) = 0;
   // Tells the other side that nothing more comes.
   virtual void EndWriting(Done done) = 0;

@@ -26,9 +26,9 @@ using asio::awaitable;
 
 // How much is read at once while a connection is idle: little, because each has such a buffer.
 constexpr size_t kIdleReadBytes = 4 << 10;
-// How much of later requests is kept that a client sends before the answer to an earlier one. More is thrown
-// away, and the connection ends after that answer: if reading stopped instead, the server would not see that
-// the client is gone.
+// How much of later requests is kept that a client sends before the answer to an earlier one. More
+// is thrown away, and the connection ends after that answer: if reading stopped instead, the server
+// would not see that the client is gone.
 constexpr size_t kMaxPipelinedBytes = PolledStream::kKeptCapacity;
 // How long a client may pause while the connection is being ended, before it is closed.
 constexpr Duration kEndTime = std::chrono::seconds(2);

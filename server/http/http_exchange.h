@@ -55,8 +55,8 @@ class HttpExchange {
   virtual ~HttpExchange() = default;
 
   virtual const HttpRequest& request() const = 0;
-  // Moves the body out of the request, whose body is empty from then on, so that it is not kept until
-  // the answer ends. For the handler, before others look at the request.
+  // Moves the body out of the request, whose body is empty from then on, so that it is not kept
+  // until the answer ends. For the handler, before others look at the request.
   virtual std::string TakeBody() = 0;
   // Sends a complete answer. It is replaced by 503 when too many bytes of all answers together are
   // unread.

@@ -35,7 +35,8 @@ struct HttpResponse {
 };
 
 // The answer of every error, in the form that clients of OpenAI's API read:
-// {"error":{"message":...,"type":...,"param":null,"code":...}}. The type is OpenAI's for the status.
+// {"error":{"message":...,"type":...,"param":null,"code":...}}. The type is OpenAI's for the
+// status.
 HttpResponse HttpError(int status, std::string_view message, std::string_view code = "");
 // "text/%C3%A9" as "text/é"; nothing where a percent sign is not followed by two digits.
 std::optional<std::string> DecodePercent(std::string_view text);

@@ -18,8 +18,8 @@ namespace tandem {
 struct HttpTlsFiles {
   std::string cert;  // the server's certificate, then its issuers; empty: no TLS
   std::string key;
-  // The authorities of clients: each client must show a certificate of theirs with the identity of a
-  // client or an admin. Empty: clients need none.
+  // The authorities of clients: each client must show a certificate of theirs with the identity of
+  // a client or an admin. Empty: clients need none.
   std::string client_ca;
 };
 
@@ -35,8 +35,8 @@ struct HttpServerOptions {
   int max_connections = 4096;
   size_t max_header_bytes = 16 << 10;  // of request line and headers; more: 431
   size_t max_body_bytes = 16 << 20;    // more: 413
-  // All bodies together that are received or wait for their handlers; more: 503. At least max_body_bytes
-  // count, so that one body has room.
+  // All bodies together that are received or wait for their handlers; more: 503. At least
+  // max_body_bytes count, so that one body has room.
   size_t max_total_body_bytes = 256 << 20;
   Duration header_timeout = std::chrono::seconds(10);
   Duration body_timeout = std::chrono::seconds(60);

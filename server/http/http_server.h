@@ -24,8 +24,8 @@ struct HttpUse {
   std::vector<std::pair<int, uint64_t>> refusals;
 };
 
-// Serves HTTP/1.1 and 1.0, with TLS where files are given. Requests of one connection are answered one
-// after the other. What it refuses, and why, is in docs/http.md.
+// Serves HTTP/1.1 and 1.0, with TLS where files are given. Requests of one connection are answered
+// one after the other. What it refuses, and why, is in docs/http.md.
 class HttpServer {
  public:
   // Starts to listen. UNAVAILABLE names the address; INVALID_ARGUMENT names the TLS file that
@@ -38,8 +38,8 @@ class HttpServer {
 
   uint16_t port() const;
   HttpUse use() const;  // thread-safe
-  // Takes no new connections and requests, waits for answers in progress until `deadline`, then closes
-  // all connections. Idempotent. Not on an I/O thread.
+  // Takes no new connections and requests, waits for answers in progress until `deadline`, then
+  // closes all connections. Idempotent. Not on an I/O thread.
   void Drain(TimePoint deadline);
 
  private:

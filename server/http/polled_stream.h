@@ -55,8 +55,9 @@ class PolledStream : public std::enable_shared_from_this<PolledStream> {
   // Starts a read of at most `most` bytes. Does nothing while a read is in progress.
   void StartRead(size_t most);
 
-  // No write may be in progress. `owner` keeps the bytes alive. Events are short, so that the system nearly
-  // always takes them at once: the write is then done on return, which saves a turn of the I/O context.
+  // No write may be in progress. `owner` keeps the bytes alive. Events are short, so that the
+  // system nearly always takes them at once: the write is then done on return, which saves a turn
+  // of the I/O context.
   void StartWrite(std::string_view bytes, std::shared_ptr<const void> owner);
   // The state of the latest write. A write that is done or has failed is reported once; after that
   // the state is kIdle.
@@ -71,9 +72,10 @@ class PolledStream : public std::enable_shared_from_this<PolledStream> {
   boost::asio::awaitable<bool> Handshake(Duration patience);
   absl::Status refusal() const { return stream_->refusal(); }
 
-  // Tells the client that nothing more comes, and waits until it has ended, too. A client that is refused may
-  // still be sending; if the connection were closed at once, it would lose the answer. So a bounded amount of
-  // what it sends is thrown away, for as long as it does not pause for `patience`.
+  // Tells the client that nothing more comes, and waits until it has ended, too. A client that is
+  // refused may still be sending; if the connection were closed at once, it would lose the answer.
+  // So a bounded amount of what it sends is thrown away, for as long as it does not pause for
+  // `patience`.
   boost::asio::awaitable<void> End(Duration patience);
   void Close() { stream_->Close(); }
 

@@ -58,8 +58,8 @@ struct ToolForm {
   std::string_view parameters;    // the name of the field with the schema of the parameters
   std::string_view describe;      // the field that describes a tool, for error messages
 };
-// The body's tools in the form of chats; null where there are none. UNIMPLEMENTED for tools of other
-// types, which a server would have to run itself.
+// The body's tools in the form of chats; null where there are none. UNIMPLEMENTED for tools of
+// other types, which a server would have to run itself.
 absl::StatusOr<Json> ToolsOf(const BodyFields& body, const ToolForm& form);
 
 }  // namespace tandem::openai

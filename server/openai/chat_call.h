@@ -33,8 +33,8 @@ struct ChatCall {
 // unless it is JSON.
 absl::StatusOr<Json> TakeChatBody(ChatCall& call);
 
-// Checks the chat, has its messages rendered and tokenized, and gives the prompt to `use`, which may
-// run on a thread of the router. What is wrong is answered here.
+// Checks the chat, has its messages rendered and tokenized, and gives the prompt to `use`, which
+// may run on a thread of the router. What is wrong is answered here.
 using UsePrompt = std::function<void(ChatCall& call, CallPrompt prompt)>;
 void PreparePrompt(const ServiceParts& parts, std::shared_ptr<ChatCall> call, UsePrompt use);
 

@@ -10,9 +10,9 @@
 
 namespace tandem::openai {
 
-// Reads the fields that completions and chat completions have in common, and refuses those that this
-// server does not know how to honour although they would change the answer. Fields without a meaning
-// here are ignored, because clients send many of them. docs/openai.md has the lists.
+// Reads the fields that completions and chat completions have in common, and refuses those that
+// this server does not know how to honour although they would change the answer. Fields without a
+// meaning here are ignored, because clients send many of them. docs/openai.md has the lists.
 absl::Status ReadCommonFields(const BodyFields& body, v1::GenerateRequest& request,
                               AnswerOptions& answer);
 
@@ -28,7 +28,8 @@ struct RefusedField {
 // UNIMPLEMENTED for the first of `fields` that the body has.
 absl::Status RefuseFields(const BodyFields& body, std::span<const RefusedField> fields);
 
-// Whether a field of this value asks for nothing: null, false, 0, and empty texts, lists and objects.
+// Whether a field of this value asks for nothing: null, false, 0, and empty texts, lists and
+// objects.
 bool IsNeutral(const Json& value);
 
 }  // namespace tandem::openai

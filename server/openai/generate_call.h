@@ -27,9 +27,9 @@ struct CallPrompt {
 };
 
 // One HTTP request while the router works for it: submits the prompts, puts the events together and
-// answers. When the client goes, the router's requests are cancelled; when one of them fails, so are
-// the others, and the client gets the error. It is kept alive by the router's requests.
-// Start is called once; the rest happens on the router's loop and on threads of the HTTP server.
+// answers. When the client goes, the router's requests are cancelled; when one of them fails, so
+// are the others, and the client gets the error. It is kept alive by the router's requests. Start
+// is called once; the rest happens on the router's loop and on threads of the HTTP server.
 class GenerateCall : public std::enable_shared_from_this<GenerateCall> {
  public:
   // The router, its loop and their clock outlive all calls.

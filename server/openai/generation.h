@@ -20,8 +20,8 @@ void ReadHeaders(const HttpRequest& http, v1::GenerateRequest& request);
 
 // The router's own check of all fields but the prompt, which need not be there yet.
 absl::Status ValidateFields(const ServiceParts& parts, const v1::GenerateRequest& fields);
-// INVALID_ARGUMENT when so many prompts have more choices together than may ever be in flight, which
-// no later try would change.
+// INVALID_ARGUMENT when so many prompts have more choices together than may ever be in flight,
+// which no later try would change.
 absl::Status CheckChoices(const ServiceParts& parts, const v1::GenerateRequest& fields,
                           size_t prompts);
 
@@ -32,7 +32,8 @@ std::function<bool()> WatchClient(HttpExchange& exchange);
 // The fields with which the answer to this request, or each of its events, begins.
 AnswerHead HeadOf(const ServiceParts& parts, const std::string& request_id);
 
-// Has the router generate for the requests, and answers the exchange with what the writer makes of it.
+// Has the router generate for the requests, and answers the exchange with what the writer makes of
+// it.
 void Generate(const ServiceParts& parts, std::unique_ptr<AnswerWriter> writer,
               std::shared_ptr<HttpExchange> exchange, const std::string& request_id,
               std::vector<v1::GenerateRequest> requests);

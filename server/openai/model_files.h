@@ -19,8 +19,8 @@ struct ModelFiles {
 };
 
 // A model without a chat template, or with one that this build cannot run, is served all the same:
-// chat completions are then refused. A parser of an unknown name is logged, and nothing is then searched
-// for. `directory` may be empty for none.
+// chat completions are then refused. A parser of an unknown name is logged, and nothing is then
+// searched for. `directory` may be empty for none.
 ModelFiles LoadModelFiles(const std::string& directory, const ParserNames& parsers = {});
 
 // What /tokenizer_info answers: the fields of a tokenizer_config.json, with special tokens as their

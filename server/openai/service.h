@@ -11,8 +11,9 @@
 
 namespace tandem::openai {
 
-// What clients of OpenAI's API call (docs/openai.md): parses, hands over to the router, and writes its
-// answers as JSON. It must outlive the HTTP server that has its routes, and all of its exchanges.
+// What clients of OpenAI's API call (docs/openai.md): parses, hands over to the router, and writes
+// its answers as JSON. It must outlive the HTTP server that has its routes, and all of its
+// exchanges.
 class Service {
  public:
   explicit Service(ServiceParts parts);

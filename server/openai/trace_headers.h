@@ -7,8 +7,8 @@
 
 namespace tandem::openai {
 
-// The trace that an HTTP request belongs to, by its headers traceparent and tracestate. Nothing where
-// its client sent none, or one that is malformed.
+// The trace that an HTTP request belongs to, by its headers traceparent and tracestate. Nothing
+// where its client sent none, or one that is malformed.
 std::optional<TraceContext> TraceContextOf(const HttpRequest& request);
 
 }  // namespace tandem::openai

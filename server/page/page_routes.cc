@@ -47,7 +47,8 @@ bool HasAlready(const HttpRequest& request, std::string_view tag) {
   return false;
 }
 
-// Browsers keep a file, and ask each time whether it is still the same: the page changes with the binary.
+// Browsers keep a file, and ask each time whether it is still the same: the page changes with the
+// binary.
 HttpResponse FileResponse(const PageFile& file, const HttpRequest& request) {
   const std::string tag = fmt::format("\"{}\"", file.sha256.substr(0, 32));
   HttpResponse response{.content_type = ContentType(file.name),

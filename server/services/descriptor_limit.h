@@ -10,8 +10,8 @@ namespace tandem {
 // RESOURCE_EXHAUSTED when the system allows fewer than a router or worker needs to start.
 absl::StatusOr<int> RaiseDescriptorLimit();
 
-// How many of `limit` descriptors the connections of callers must leave for everything else that the
-// process opens: connections to workers and peers, files, epoll sets.
+// How many of `limit` descriptors the connections of callers must leave for everything else that
+// the process opens: connections to workers and peers, files, epoll sets.
 int ReservedDescriptors(int limit);
 
 }  // namespace tandem

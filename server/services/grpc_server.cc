@@ -31,7 +31,8 @@ using Connections = grpc::experimental::ExternalConnectionAcceptor;
 // What gRPC says before it aborts because the system gave it no thread for its calls.
 constexpr std::string_view kNoThread = "assertion failed: worker->created()";
 
-// What gRPC logs, for debugging, when a client's handshake has failed. There is no other sign of it.
+// What gRPC logs, for debugging, when a client's handshake has failed. There is no other sign of
+// it.
 constexpr std::string_view kHandshakeFailed = "Handshaking failed: ";
 // The beginning of the error that gRPC logs for a failed handshake, in addition. It is also logged
 // for connections that this process makes, whose callers get it in their status.

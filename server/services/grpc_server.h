@@ -49,7 +49,8 @@ class GrpcServer {
   enum class Health : bool { kNotServing, kServing };
   void SetHealth(Health health);
   void SetHealth(const std::string& service, Health health);
-  // Takes no new connections and calls, waits for those in progress until `deadline`, then cancels them.
+  // Takes no new connections and calls, waits for those in progress until `deadline`, then cancels
+  // them.
   void Shutdown(TimePoint deadline);
 
  private:

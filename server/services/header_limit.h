@@ -11,8 +11,8 @@ class ServerContextBase;
 
 namespace tandem {
 
-// Refuses calls with more headers than --max-metadata-bytes. gRPC announces that limit to clients, but 1.51
-// takes more from those that do not heed it. Thread-safe.
+// Refuses calls with more headers than --max-metadata-bytes. gRPC announces that limit to clients,
+// but 1.51 takes more from those that do not heed it. Thread-safe.
 class HeaderLimit {
  public:
   explicit HeaderLimit(int32_t most_bytes) : most_bytes_(most_bytes) {}

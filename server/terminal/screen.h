@@ -11,8 +11,8 @@
 
 namespace tandem::terminal {
 
-// The reader of what is printed: a person at a terminal, with or without colours, or a program, which
-// gets the answers alone on stdout.
+// The reader of what is printed: a person at a terminal, with or without colours, or a program,
+// which gets the answers alone on stdout.
 enum class Audience : uint8_t { kColourTerminal, kPlainTerminal, kProgram };
 
 // The audience of this process, by its stdin, its stdout and the environment (NO_COLOR, TERM).

@@ -22,7 +22,8 @@ struct TracedProcess {
 // The tracing of one process. Movable.
 class ProcessTracing {
  public:
-  // Begins to export, where the tuning names a collector or a file. INVALID_ARGUMENT names what is wrong.
+  // Begins to export, where the tuning names a collector or a file. INVALID_ARGUMENT names what is
+  // wrong.
   static absl::StatusOr<ProcessTracing> Open(const TraceTuning& tuning,
                                              const TracedProcess& process);
   // Tracing without an exporter: passes trace contexts on, but makes no spans.

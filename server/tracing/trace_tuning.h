@@ -16,8 +16,8 @@ struct TraceEnvironment {
   std::string resource_attributes;  // OTEL_RESOURCE_ATTRIBUTES
 };
 
-// Where spans of a process go and of which requests they are made, by `tandem router`, `tandem worker`
-// and `tandem up`.
+// Where spans of a process go and of which requests they are made, by `tandem router`, `tandem
+// worker` and `tandem up`.
 struct TraceTuning {
   std::string endpoint;  // URL of a collector; empty: that of the environment
   std::string file;      // spans go to this file instead of a collector

@@ -136,7 +136,8 @@ TEST_P(AttentionBitsTest, FixedSplitsEqualReference) {
   }
 }
 
-// Vectors of 8 lanes and of 16, and processors that multiply pairs of bf16 by one instruction or by two.
+// Vectors of 8 lanes and of 16, and processors that multiply pairs of bf16 by one instruction or by
+// two.
 TEST_P(AttentionBitsTest, VectorWidthsChangeNoBit) {
   const int64_t target = GetParam().simd_target;
   if (target != HWY_AVX3) GTEST_SKIP() << "compares AVX-512 with AVX2";

@@ -13,9 +13,9 @@
 #include "tests/support/ops_fixture.h"
 #include "tests/support/reference_ops.h"
 
-// Weights that are codes (kernels/weight_format.h), quantised when they are packed or so already: what they
-// become, computed here once more, one by one, that the embedding has exactly these values on every backend,
-// and that products are those of these values: on the CPU bit for bit.
+// Weights that are codes (kernels/weight_format.h), quantised when they are packed or so already:
+// what they become, computed here once more, one by one, that the embedding has exactly these
+// values on every backend, and that products are those of these values: on the CPU bit for bit.
 
 namespace tandem::ops_coded_weights_test {
 namespace {
@@ -116,7 +116,8 @@ class Int8WeightsTest : public OpsTest {
     return RoundsActivations() ? Rounded(DType::kBF16, std::move(x)) : x;
   }
 
-  // The product of `x` with a group of codes, of each pair the second first, and then with their scale.
+  // The product of `x` with a group of codes, of each pair the second first, and then with their
+  // scale.
   static float AddGroup(const float* x, const float* codes, const float* quantised, int64_t count,
                         float sum) {
     float part = 0;
@@ -236,7 +237,8 @@ TEST_P(Int8WeightsTest, ProductsAreThoseOfTheQuantisedWeights) {
   }
 }
 
-// Rows of several turns of a kernel, units that are not full, and so many outputs that each block takes more.
+// Rows of several turns of a kernel, units that are not full, and so many outputs that each block
+// takes more.
 TEST_P(Int8WeightsTest, TakesEveryActivation) {
   for (const DType act : ActivationTypes()) {
     if (act == DType::kF32) continue;

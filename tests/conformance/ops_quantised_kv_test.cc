@@ -117,8 +117,8 @@ TEST_P(QuantisedKvTest, StoreKvWritesTheReferencesBits) {
   }
 }
 
-// In float64 and apart from how bits lie: no channel of a rotated group is further from its integer than
-// half a scale, and with the next smaller scale the largest integer would be exceeded.
+// In float64 and apart from how bits lie: no channel of a rotated group is further from its integer
+// than half a scale, and with the next smaller scale the largest integer would be exceeded.
 TEST_P(QuantisedKvTest, RoundingLosesNoMoreThanHalfAScale) {
   for (DType dtype : kTypes) {
     const std::vector<float> x = Random(20 * kRow);
@@ -237,8 +237,8 @@ TEST_P(QuantisedKvTest, CopyGatherAndScatterMoveWholeExtents) {
   }
 }
 
-// KV that comes as numbers is rounded as StoreKv rounds it, KV of the same type keeps every bit; blocks of
-// other sizes, runs that begin and end anywhere, and tokens around them that stay.
+// KV that comes as numbers is rounded as StoreKv rounds it, KV of the same type keeps every bit;
+// blocks of other sizes, runs that begin and end anywhere, and tokens around them that stay.
 TEST_P(QuantisedKvTest, ConvertKvRoundsAsStoreKvDoes) {
   constexpr int32_t kTokens = 5;
   for (DType dtype : kTypes) {

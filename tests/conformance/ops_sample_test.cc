@@ -176,7 +176,8 @@ TEST_P(SampleTest, EqualLogitsAreCutByRisingId) {
   ExpectDrawsFollowReference(logits, {.temperature = 1, .top_p = 0.101f, .num_logprobs = -1}, 200);
 }
 
-// The second token's weight is 1 - 2^-24, which is min_p exactly. Only what is below that is dropped.
+// The second token's weight is 1 - 2^-24, which is min_p exactly. Only what is below that is
+// dropped.
 TEST_P(SampleTest, ATokenOfExactlyMinPIsKept) {
   const std::vector<float> logits = {0.0f, -0x1p-24f, -1.0f};
   std::set<int32_t> drawn;

@@ -1,5 +1,5 @@
-// What every transport promises (transfer/transport.h) of frames that arrive: whole, in their order,
-// within their credit, and in turns. Run over all transports.
+// What every transport promises (transfer/transport.h) of frames that arrive: whole, in their
+// order, within their credit, and in turns. Run over all transports.
 
 #include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
@@ -121,9 +121,9 @@ TEST_P(TransportDeliveryTest, ManyStreamsShareAConnection) {
   EXPECT_GE(sender_->stats().bytes_sent, sender_->links().front().payload_bytes);
 }
 
-// The receiver is held until the sender has queued both streams: from then on they take turns by the
-// frame, and the short one is through after as many of the long one as it has itself, beside what was
-// under way. The test counts frames, because times would not say whose turn it was.
+// The receiver is held until the sender has queued both streams: from then on they take turns by
+// the frame, and the short one is through after as many of the long one as it has itself, beside
+// what was under way. The test counts frames, because times would not say whose turn it was.
 TEST_P(TransportDeliveryTest, AShortStreamIsNotHeldUpByALongOneThatBeganBefore) {
   absl::Notification held;
   absl::Notification release;

@@ -18,9 +18,9 @@ namespace {
 class TransportEndingTest : public TransportFixture {};
 
 // The receiver is held, so that frames of both streams are queued and one is half-way when stream 1
-// is aborted. The payloads of stream 1 change right after: what lands must be from before, or not be
-// reported. The answer timeout is so long that the held receiver is never taken for a silent one,
-// of which an aborted stream would end with UNAVAILABLE.
+// is aborted. The payloads of stream 1 change right after: what lands must be from before, or not
+// be reported. The answer timeout is so long that the held receiver is never taken for a silent
+// one, of which an aborted stream would end with UNAVAILABLE.
 TEST_P(TransportEndingTest, AbortLetsGoOfPayloadsAndSparesOtherStreams) {
   absl::Notification held;
   absl::Notification release;

@@ -113,7 +113,8 @@ std::vector<FaultEvent> MakeSchedule(uint64_t seed, size_t count, const std::vec
 std::vector<v1::GenerateRequest> DrawRequests(uint64_t seed, size_t count, int32_t vocab_size);
 // Its prompt has 420 tokens or more, and it does not end with the first it is given.
 bool IsLong(const v1::GenerateRequest& request);
-// Its KV is rounded or evicted, so that its answer depends on its route and on what it is resumed by.
+// Its KV is rounded or evicted, so that its answer depends on its route and on what it is resumed
+// by.
 bool LosesKv(const v1::GenerateRequest& request);
 
 }  // namespace tandem

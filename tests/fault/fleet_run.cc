@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kBatch = 60;
 constexpr int kTries = 5;
-// Rows that did not come about are scheduled again so often. Some need a worker to be guessed out of two, so that
-// four tries miss one row in sixteen; such rounds are short.
+// Rows that did not come about are scheduled again so often. Some need a worker to be guessed out
+// of two, so that four tries miss one row in sixteen; such rounds are short.
 constexpr int kMoreRounds = 12;
 // Leases lapse in this time, and workers that were lost come back.
 constexpr std::chrono::seconds kRestWithin(15);

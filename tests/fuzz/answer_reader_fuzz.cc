@@ -1,5 +1,5 @@
-// Answers of foreign text: the first byte chooses how calls are marked, the second where the text is
-// split, and whether reasoning has begun.
+// Answers of foreign text: the first byte chooses how calls are marked, the second where the text
+// is split, and whether reasoning has begun.
 #include <cstddef>
 #include <cstdint>
 #include <string>

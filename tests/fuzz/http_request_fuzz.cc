@@ -1,5 +1,5 @@
-// Bytes of any client, as the HTTP server reads them: whole and in pieces they are the same request, or
-// are refused, and never take more memory than the limits allow.
+// Bytes of any client, as the HTTP server reads them: whole and in pieces they are the same
+// request, or are refused, and never take more memory than the limits allow.
 
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// KV frames of foreign bytes, and blobs of the earlier systems. The first byte chooses codec and type, the second the
-// number of tokens.
+// KV frames of foreign bytes, and blobs of the earlier systems. The first byte chooses codec and
+// type, the second the number of tokens.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -44,7 +44,8 @@ const KvCodec& CodecOf(uint8_t choice) {
   return *(*codecs)[choice];
 }
 
-// What decodes must come back from what it is encoded as, or at least decode again where the codec changes it.
+// What decodes must come back from what it is encoded as, or at least decode again where the codec
+// changes it.
 void Decode(const KvCodec& codec, const ExtentShape& shape, std::span<const std::byte> frame) {
   std::vector<std::byte> raw(shape.Bytes());
   if (!DecodeFrame(&codec, shape, 0, frame, raw).ok()) return;

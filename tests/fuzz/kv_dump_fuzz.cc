@@ -1,5 +1,5 @@
-// Dumps of KV of foreign bytes: as they are, and with a right magic, version, size and hash, so that the records
-// are reached.
+// Dumps of KV of foreign bytes: as they are, and with a right magic, version, size and hash, so
+// that the records are reached.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -12,8 +12,8 @@
 #include "server/openai/completion_request.h"
 #include "server/openai/responses/responses_request.h"
 
-// A body is refused as the client's fault, or is a request; what was parsed can be printed and parsed
-// again.
+// A body is refused as the client's fault, or is a request; what was parsed can be printed and
+// parsed again.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tandem::openai;
   const std::string_view body(reinterpret_cast<const char*>(data), size);

@@ -1,5 +1,5 @@
-// The headers of W3C Trace Context with foreign bytes: the first line is traceparent, the others are
-// tracestate.
+// The headers of W3C Trace Context with foreign bytes: the first line is traceparent, the others
+// are tracestate.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

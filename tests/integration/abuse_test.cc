@@ -34,14 +34,16 @@ using Security = AbusedFleet::Security;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// By how much the resident memory of a process may grow while it is attacked: for each connection that
-// its limit allows, and for all else, of which gRPC may have 64 MiB and takes up to twice that.
+// By how much the resident memory of a process may grow while it is attacked: for each connection
+// that its limit allows, and for all else, of which gRPC may have 64 MiB and takes up to twice
+// that.
 constexpr int64_t kConnectionKib = 32;
 constexpr int64_t kMemorySlackKib = 160 << 10;
-// By how much it may differ while a port has as many connections as its limit allows, however many come.
+// By how much it may differ while a port has as many connections as its limit allows, however many
+// come.
 constexpr int64_t kNoiseKib = 16 << 10;
-// How many times as long honest peers may take while the machine also runs the attack, and what it has
-// sent waits to be accepted before them.
+// How many times as long honest peers may take while the machine also runs the attack, and what it
+// has sent waits to be accepted before them.
 constexpr int kSlowdown = 60;
 constexpr int kDefaultConnections = 4096;  // --max-connections
 constexpr int kGrpcMemoryMib = 64;
@@ -141,7 +143,8 @@ class AbuseTest : public testing::TestWithParam<Security> {
     return "";
   }
 
-  // Opens that many connections that say nothing, or stop in the middle of a message or of a handshake.
+  // Opens that many connections that say nothing, or stop in the middle of a message or of a
+  // handshake.
   void FloodWithHalfOpen(const AbusedPort& port, int connections);
 
  private:
@@ -309,8 +312,8 @@ TEST_P(AbuseTest, GrpcCallsWithTooManyHeadersAreRefused) {
   EXPECT_EQ(refused(), before + 2 * kRounds);
 }
 
-// gRPC gathers a message before it looks at its size, so that only --grpc-memory-mib bounds it. This one
-// has more bytes than all that the process may take.
+// gRPC gathers a message before it looks at its size, so that only --grpc-memory-mib bounds it.
+// This one has more bytes than all that the process may take.
 TEST_P(AbuseTest, LargeGrpcMessagesTakeNoMoreMemoryThanGrpcMayHave) {
   const std::string large(size_t{4 * kGrpcMemoryMib} << 20, '\x12');
   for (const AbusedPort& port : fleet_->ports()) {

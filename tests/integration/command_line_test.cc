@@ -421,7 +421,8 @@ TEST_F(CommandLineTest, AddressesThatNobodyReachesAreRefused) {
   }
 }
 
-// A file may have sections of several commands, but none with a flag that its command does not have.
+// A file may have sections of several commands, but none with a flag that its command does not
+// have.
 TEST_F(CommandLineTest, AFileOfFlagsWithAnUnknownFlagIsRefused) {
   const std::string path = testing::TempDir() + "/unknown_flag.ini";
   for (const auto& [text, said] : {

@@ -1,5 +1,5 @@
-// What clients may send over HTTP without harm to others: each gets a status that says what is wrong,
-// others are served on, and the router's memory stays where it was.
+// What clients may send over HTTP without harm to others: each gets a status that says what is
+// wrong, others are served on, and the router's memory stays where it was.
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -46,8 +46,8 @@ class HostileHttpTest : public HttpClusterFixture<Json> {
     HttpClusterFixture::TearDown();
   }
 
-  // One body of the largest size that is taken and a few small ones, so that what the allocator keeps
-  // is there before memory is compared.
+  // One body of the largest size that is taken and a few small ones, so that what the allocator
+  // keeps is there before memory is compared.
   static void Warm() {
     const std::string filler(12 << 20, ' ');
     for (int i = 0; i < 2; ++i) {

@@ -1,5 +1,5 @@
-// A whole fleet with TLS, and peers that have a certificate which is not good for what they do: each call
-// and each frame of theirs is refused and counted.
+// A whole fleet with TLS, and peers that have a certificate which is not good for what they do:
+// each call and each frame of theirs is refused and counted.
 
 #include <unistd.h>
 

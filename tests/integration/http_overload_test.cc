@@ -1,5 +1,5 @@
-// More over HTTP than can be served at a time, clients that do not read, and a router that ends: every
-// request gets an answer, and memory is bounded.
+// More over HTTP than can be served at a time, clients that do not read, and a router that ends:
+// every request gets an answer, and memory is bounded.
 
 #include <signal.h>
 #include <unistd.h>

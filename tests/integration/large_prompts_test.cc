@@ -42,8 +42,8 @@ struct Counts {
 
 class LargePromptsTest : public testing::Test {
  protected:
-  // Many clients ask at once, `rounds` times each; meanwhile an honest one is served and all workers keep
-  // their leases.
+  // Many clients ask at once, `rounds` times each; meanwhile an honest one is served and all
+  // workers keep their leases.
   template <typename AskForMuch>
   void Flood(int rounds, const AskForMuch& ask) {
     std::atomic<bool> over = false;
@@ -101,8 +101,8 @@ TEST_F(LargePromptsTest, PromptsThatCannotFitAreRefusedByTheirLength) {
   EXPECT_EQ(status->tokenizing().long_texts(), 0);
 }
 
-// One round is enough for a queue that is full and for clients that are refused. Each text that is taken
-// keeps a core busy for seconds, so that the eight outlast a lease by far.
+// One round is enough for a queue that is full and for clients that are refused. Each text that is
+// taken keeps a core busy for seconds, so that the eight outlast a lease by far.
 TEST_F(LargePromptsTest, TextsToTokenizeWaitWithinABoundAndLeaveHeartbeatsAlone) {
   Counts counts;
   v1::TokenizeRequest request;

@@ -18,8 +18,8 @@ using ::testing::HasSubstr;
 constexpr char kPrompt[] = "It was a fine morning, and the ladies";
 constexpr int32_t kTokens = 300;
 
-// Two workers of each role. Of two that are idle the first by name gets the first request; then they take
-// turns.
+// Two workers of each role. Of two that are idle the first by name gets the first request; then
+// they take turns.
 class ResumeTest : public testing::Test {
  protected:
   v1::GenerateRequest RequestFor(v1::Route route, int32_t n) const {

@@ -1,5 +1,5 @@
-// Chats over HTTP whose model is made to write calls of tools and reasoning: its tokenizer has such texts
-// as tokens, and the requests allow no others.
+// Chats over HTTP whose model is made to write calls of tools and reasoning: its tokenizer has such
+// texts as tokens, and the requests allow no others.
 
 #include <filesystem>
 #include <fstream>

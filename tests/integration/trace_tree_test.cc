@@ -1,4 +1,5 @@
-// One request over HTTP through a router, a prefill worker and a decode worker, as a collector sees it.
+// One request over HTTP through a router, a prefill worker and a decode worker, as a collector sees
+// it.
 
 #include <signal.h>
 #include <sys/wait.h>

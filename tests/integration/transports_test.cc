@@ -173,8 +173,8 @@ TEST(TransportsTest, WithoutRoomInSharedMemoryALinkTakesTcpAndSaysSo) {
       });
 }
 
-// A prefill that has the machine to itself sends KV late and in small bursts, although its links are
-// as fast as ever: the alert TandemLinkSlow (deploy/prometheus/tandem.rules.yml) must not hold.
+// A prefill that has the machine to itself sends KV late and in small bursts, although its links
+// are as fast as ever: the alert TandemLinkSlow (deploy/prometheus/tandem.rules.yml) must not hold.
 TEST(TransportsTest, HandOffsUnderLoadMakeNoLinkLookSlow) {
   for (const std::string transport : {"ipc", "shm", "tcp"}) {
     TestCluster cluster({.unified = 0, .worker_flags = {"--kv-transport=" + transport}});

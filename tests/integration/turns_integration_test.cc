@@ -1,5 +1,5 @@
-// OpenAI's Responses API and Anthropic's Messages API of a real router and real workers: what they say
-// must be what chat completions say.
+// OpenAI's Responses API and Anthropic's Messages API of a real router and real workers: what they
+// say must be what chat completions say.
 
 #include <string>
 #include <vector>

@@ -24,9 +24,10 @@ size_t RoundUp(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 std::byte* Base();
 struct sigaction handler_before;
 
-// The key that protects the device's memory: each thread says by one instruction whether it may touch
-// what has this key. Negative where processor or system have no keys: then the pages are protected, and
-// released for all threads while the device works, which takes longer than most of its work.
+// The key that protects the device's memory: each thread says by one instruction whether it may
+// touch what has this key. Negative where processor or system have no keys: then the pages are
+// protected, and released for all threads while the device works, which takes longer than most of
+// its work.
 int Key() {
   static const int key =
       std::getenv("SIMT_WITHOUT_KEYS") != nullptr ? -1 : pkey_alloc(0, PKEY_DISABLE_ACCESS);

@@ -99,7 +99,8 @@ void RunLoadMatrix(void* const* arguments) {
   }
 }
 
-// A row of B or D, whose columns are computed at once. Written out, since GCC would keep sums in memory.
+// A row of B or D, whose columns are computed at once. Written out, since GCC would keep sums in
+// memory.
 using MmaRow = float __attribute__((vector_size(8 * sizeof(float))));
 
 template <float (*decode)(uint16_t)>

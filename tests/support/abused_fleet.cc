@@ -17,8 +17,8 @@ namespace {
 
 constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
 
-// A free port of those that the system gives to nobody unasked: between the choice and the start of the
-// process that gets it, others connect and listen.
+// A free port of those that the system gives to nobody unasked: between the choice and the start of
+// the process that gets it, others connect and listen.
 uint16_t ChoosePort() {
   std::random_device random;
   std::uniform_int_distribution<int> ports(10'000, 32'000);

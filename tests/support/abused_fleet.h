@@ -27,8 +27,8 @@ struct AbusedPort {
   std::vector<std::pair<std::string, std::string>> counters;
 };
 
-// A router, a prefill and a decode worker with all ports that the program has, with TLS or without, and
-// honest peers that use all of them.
+// A router, a prefill and a decode worker with all ports that the program has, with TLS or without,
+// and honest peers that use all of them.
 class AbusedFleet {
  public:
   enum class Security : bool { kPlain, kTls };
@@ -43,14 +43,15 @@ class AbusedFleet {
   const TlsFiles& client_files() const { return client_; }
   bool has_tls() const { return security_ == Security::kTls; }
 
-  // Asks each port once on new connections, and sends a request that both workers serve; fails the test
-  // where one is not answered. Returns the time of all together.
+  // Asks each port once on new connections, and sends a request that both workers serve; fails the
+  // test where one is not answered. Returns the time of all together.
   std::chrono::nanoseconds ServeHonestPeers();
   // The median of five of these.
   std::chrono::nanoseconds HonestTime();
   // How often the port's process has counted a refusal there.
   double Refused(const AbusedPort& port) const;
-  // The value of the metric on a process's page: the sum of the lines whose labels contain the text.
+  // The value of the metric on a process's page: the sum of the lines whose labels contain the
+  // text.
   double Metric(const std::string& process, std::string_view name, std::string_view labels) const;
 
  private:

@@ -102,8 +102,8 @@ class AttentionOpsTest : public OpsTest {
   void ExpectRight(const AttentionProblem& p, double f32_bound = 1e-5);
   void ExpectOutput(const AttentionProblem& p, std::span<const float> out,
                     const std::vector<double>& expected, double f32_bound);
-  // The error to be expected of lse: the CPU that multiplies bf16 rounds the scaled queries, which are not
-  // of bf16 although q is.
+  // The error to be expected of lse: the CPU that multiplies bf16 rounds the scaled queries, which
+  // are not of bf16 although q is.
   double LseBound(DType stored) const;
   // Largest number of blocks of a sequence.
   static int64_t MaxBlocks(const AttentionProblem& p);

@@ -12,9 +12,9 @@ namespace tandem {
 std::string CallByBytes(const std::string& address, const std::string& method,
                         const std::string& bytes);
 
-// How a call ends that sends these bytes on a new connection, with the certificate of `files` where these
-// name an authority, and else without TLS. The server may have any identity. Streams of answers are
-// refused alike, but may not be read by this.
+// How a call ends that sends these bytes on a new connection, with the certificate of `files` where
+// these name an authority, and else without TLS. The server may have any identity. Streams of
+// answers are refused alike, but may not be read by this.
 grpc::Status StatusOfCall(const std::string& address, const TlsFiles& files,
                           const std::string& method, const std::string& bytes = "");
 

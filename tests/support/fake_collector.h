@@ -19,8 +19,8 @@ namespace tandem {
 // A collector of spans on loopback that answers as a test says. Thread-safe.
 class FakeCollector {
  public:
-  // What it answers, one after the other; the last one holds for all that follow. A status of 0 is no
-  // answer: the request is held until the collector ends.
+  // What it answers, one after the other; the last one holds for all that follow. A status of 0 is
+  // no answer: the request is held until the collector ends.
   explicit FakeCollector(std::deque<HttpResponse> answers = {HttpResponse{.body = "{}"}});
 
   std::string url() const;
@@ -29,8 +29,8 @@ class FakeCollector {
   std::vector<nlohmann::json> bodies();
   // Of the latest request; empty where it had none of that name.
   std::string Header(std::string_view name);
-  // The spans in these, once `enough` of them; fails the test after a minute. Each has a member "service"
-  // with the name of its process's service.
+  // The spans in these, once `enough` of them; fails the test after a minute. Each has a member
+  // "service" with the name of its process's service.
   std::vector<nlohmann::json> AwaitSpans(
       const std::function<bool(const std::vector<nlohmann::json>&)>& enough);
 

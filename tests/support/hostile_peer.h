@@ -14,15 +14,15 @@
 
 namespace tandem {
 
-// One connection to a port of loopback that sends whatever a test wants, in the clear or over TLS. Every
-// wait for the other side ends after a minute.
+// One connection to a port of loopback that sends whatever a test wants, in the clear or over TLS.
+// Every wait for the other side ends after a minute.
 class HostilePeer {
  public:
-  // Connects in the clear. `source`: the last number of the address 127.0.0.x that it connects from, so
-  // that a test can have more connections to a port than one address has ports.
+  // Connects in the clear. `source`: the last number of the address 127.0.0.x that it connects
+  // from, so that a test can have more connections to a port than one address has ports.
   explicit HostilePeer(uint16_t port, int source = 1);
-  // Connects and shakes hands: with the certificate of `files`, if there is one, as a client of HTTP/2
-  // where `protocol` is "h2". Whoever answers is trusted.
+  // Connects and shakes hands: with the certificate of `files`, if there is one, as a client of
+  // HTTP/2 where `protocol` is "h2". Whoever answers is trusted.
   HostilePeer(uint16_t port, const TlsFiles& files, std::string_view protocol = "");
 
   // False when there is no connection, or the other side has ended it.
@@ -45,8 +45,8 @@ class HostilePeer {
   std::string received_;
 };
 
-// The first bytes of a handshake of TLS. Who sends them and nothing more leaves the server in the middle
-// of it.
+// The first bytes of a handshake of TLS. Who sends them and nothing more leaves the server in the
+// middle of it.
 std::string TlsClientHello();
 
 }  // namespace tandem

@@ -14,8 +14,8 @@
 
 namespace tandem {
 
-// A router that speaks HTTP and its workers, which serve all tests of a suite. Every test leaves them
-// idle. `Json` is the type of bodies: with or without the order of their fields.
+// A router that speaks HTTP and its workers, which serve all tests of a suite. Every test leaves
+// them idle. `Json` is the type of bodies: with or without the order of their fields.
 template <typename Json>
 class HttpClusterFixture : public testing::Test {
  protected:

@@ -19,8 +19,8 @@ struct HttpReply {
   std::string_view Header(std::string_view name) const;  // empty without it
 };
 
-// A client's end of one connection, which sends bytes as they are. Every wait fails the test after a
-// minute.
+// A client's end of one connection, which sends bytes as they are. Every wait fails the test after
+// a minute.
 class HttpPeer {
  public:
   // To this port of 127.0.0.1. `receive_buffer_bytes`: 0 for the system's.
@@ -34,8 +34,8 @@ class HttpPeer {
   HttpReply Post(std::string_view path, std::string_view body, std::string_view headers = "");
   // Reads one whole answer. `request` says which method it answers: HEAD has no body.
   HttpReply Read(std::string_view method = "GET");
-  // Reads until what came, after what was read before, contains `text`; returns it up to there. Shorter
-  // when the connection ends before.
+  // Reads until what came, after what was read before, contains `text`; returns it up to there.
+  // Shorter when the connection ends before.
   std::string ReadThrough(std::string_view text);
   // Whether the server closes the connection; throws away what comes before.
   bool AwaitEnd();

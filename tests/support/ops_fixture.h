@@ -88,8 +88,8 @@ class OpsTest : public testing::TestWithParam<OpsSetup> {
 
   // The types that the backend takes as activations, f32 first.
   std::vector<DType> ActivationTypes();
-  // The types that the backend keeps KV in, with heads of this size. Of "cpu-bf16" the one that it does not
-  // multiply as "cpu" does.
+  // The types that the backend keeps KV in, with heads of this size. Of "cpu-bf16" the one that it
+  // does not multiply as "cpu" does.
   std::vector<DType> KvTypes(int32_t head_dim) const;
   // What x [T, k] of f32 may be rounded to before it is multiplied with weights or KV of `stored`:
   // tensor cores take both sides in one type.

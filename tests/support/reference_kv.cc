@@ -15,8 +15,8 @@ namespace {
 constexpr size_t kGroup = kKvGroupChannels;
 using Channels = std::array<float, kGroup>;
 
-// Sums and differences of channels that lie 32 apart, then 16, and so on to neighbours: in float, as the
-// bits of what is stored follow from the order.
+// Sums and differences of channels that lie 32 apart, then 16, and so on to neighbours: in float,
+// as the bits of what is stored follow from the order.
 void Transform(Channels& x) {
   for (size_t stride = kGroup / 2; stride > 0; stride /= 2) {
     for (size_t i = 0; i < kGroup; ++i) {

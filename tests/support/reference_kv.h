@@ -6,7 +6,8 @@
 
 #include "kernels/op_args.h"
 
-// How KV lies in a pool, in the plainest words (base/kv_row.h), written apart from what backends do.
+// How KV lies in a pool, in the plainest words (base/kv_row.h), written apart from what backends
+// do.
 
 namespace tandem::reference {
 

@@ -22,8 +22,8 @@ double MeanSquare(const TensorView& tensor, int64_t row, int64_t begin, int64_t 
   return sum / static_cast<double>(n);
 }
 
-// K and V of a sequence as attention sees them: dense and in float64, because every query row of the
-// sequence reads them again. Tokens before `begin` are seen by no row, and are not read.
+// K and V of a sequence as attention sees them: dense and in float64, because every query row of
+// the sequence reads them again. Tokens before `begin` are seen by no row, and are not read.
 struct SequenceKv {
   int64_t begin = 0;
   int64_t end = 0;

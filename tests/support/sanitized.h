@@ -2,8 +2,8 @@
 
 namespace tandem {
 
-// Whether this program is built for AddressSanitizer or ThreadSanitizer, which take time and memory of
-// their own.
+// Whether this program is built for AddressSanitizer or ThreadSanitizer, which take time and memory
+// of their own.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 inline constexpr bool kIsSanitized = true;
 #elif defined(__has_feature)

@@ -10,8 +10,8 @@
 
 namespace tandem::loadgen {
 
-// A server whose every answer a test writes down. Calls are numbered by the order in which they were
-// prepared.
+// A server whose every answer a test writes down. Calls are numbered by the order in which they
+// were prepared.
 class ScriptedBackend final : public Backend {
  public:
   // On the thread that starts or cancels the call; may answer there, or later on another thread.

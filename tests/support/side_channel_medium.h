@@ -13,8 +13,8 @@
 
 namespace tandem {
 
-// What moves between the two ends of a side channel of the test, one operation after the other, and what a
-// test does to it. For one connection. Thread-safe.
+// What moves between the two ends of a side channel of the test, one operation after the other, and
+// what a test does to it. For one connection. Thread-safe.
 class SideChannelBoard {
  public:
   using Bytes = std::vector<std::byte>;

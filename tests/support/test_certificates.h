@@ -17,9 +17,9 @@ class TestAuthority {
   TestAuthority(std::string directory, std::string name);
 
   enum class Validity : uint8_t { kNow, kExpired };
-  // A new key and a certificate of this authority for it, with the identity of that worker. The files
-  // trust this authority.
-  // `addresses`: what clients may have called its owner, as "IP:127.0.0.1,DNS:localhost".
+  // A new key and a certificate of this authority for it, with the identity of that worker. The
+  // files trust this authority. `addresses`: what clients may have called its owner, as
+  // "IP:127.0.0.1,DNS:localhost".
   TlsFiles Issue(std::string_view worker, Validity validity = Validity::kNow,
                  const std::string& addresses = "") const;
   // The same with the identities that these URIs are, for loopback.

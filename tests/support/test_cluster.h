@@ -34,9 +34,9 @@ struct TestClusterOptions {
   TlsFiles client_tls;                     // of client(): none: without TLS
 };
 
-// A real router and real workers on loopback, with the sample model unless another is named. Processes can be stopped,
-// killed and started again by name ("router", "decode-0"). All waiting is for conditions seen
-// through the public status, and fails the test after a minute.
+// A real router and real workers on loopback, with the sample model unless another is named.
+// Processes can be stopped, killed and started again by name ("router", "decode-0"). All waiting is
+// for conditions seen through the public status, and fails the test after a minute.
 class TestCluster {
  public:
   explicit TestCluster(TestClusterOptions options = {});

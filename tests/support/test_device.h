@@ -13,8 +13,8 @@ inline std::string TestDevice() {
   return name == nullptr ? "cpu" : name;
 }
 
-// How many of `all` tokens of an output a test compares: no more than TANDEM_TEST_TOKENS says. The emulated
-// GPU takes a tenth of a second for each token of the sample model.
+// How many of `all` tokens of an output a test compares: no more than TANDEM_TEST_TOKENS says. The
+// emulated GPU takes a tenth of a second for each token of the sample model.
 inline size_t TestTokens(size_t all) {
   const char* most = std::getenv("TANDEM_TEST_TOKENS");
   return most == nullptr ? all : std::min<size_t>(all, std::strtoul(most, nullptr, 10));

@@ -10,7 +10,8 @@ std::string TreePath(std::string_view relative);
 // A real model with a tokenizer: 6 layers, a vocabulary of 2,048 tokens, 2,048 positions.
 std::string SampleModel();
 
-// The programs that were built beside the one that runs: `tandem`, and the one that computes on an emulated GPU.
+// The programs that were built beside the one that runs: `tandem`, and the one that computes on an
+// emulated GPU.
 std::string DaemonBinary();
 std::string EmulatedDaemonBinary();
 

@@ -21,8 +21,8 @@ struct Endpoint {
 inline constexpr size_t kMaxEndpoints = 8;
 inline constexpr size_t kMaxEndpointBytes = 512;  // of the longest endpoint, as text
 
-// Parses "shm:NAME tcp:host:port": the preferred endpoint first, one space between two. Any text may
-// be given. INVALID_ARGUMENT names the part that is wrong: an empty list, an endpoint without
+// Parses "shm:NAME tcp:host:port": the preferred endpoint first, one space between two. Any text
+// may be given. INVALID_ARGUMENT names the part that is wrong: an empty list, an endpoint without
 // transport or address, a transport that is not a word of lower-case letters and digits or that
 // comes twice, or a text that is too long.
 absl::StatusOr<std::vector<Endpoint>> ParseEndpoints(std::string_view text);

@@ -52,10 +52,10 @@ struct FabricPeer {
 };
 
 // Combines several transports into one. Its address names an endpoint of each. Each stream takes
-// one link to its peer, as LinkSelector chooses. A stream never moves to another link: when its link
-// fails it ends UNAVAILABLE, and its sender opens it again. A peer is probed once SetPeers has named
-// it, and again after a new connection to it (PeerTable).
-// Thread-safe. One thread makes the probes and sleeps while there are none to make.
+// one link to its peer, as LinkSelector chooses. A stream never moves to another link: when its
+// link fails it ends UNAVAILABLE, and its sender opens it again. A peer is probed once SetPeers has
+// named it, and again after a new connection to it (PeerTable). Thread-safe. One thread makes the
+// probes and sleeps while there are none to make.
 class Fabric final : public Transport {
  public:
   // `parts` is not empty and has the preferred transport first. `receiver` may be null on a worker

@@ -42,10 +42,10 @@ struct FramedOptions {
   // A counter that rises with every turn of the transport's thread, at least once a second while
   // the medium is healthy, for a watchdog. May be null; else it outlives the transport.
   std::atomic<uint64_t>* turns = nullptr;
-  // The device in whose memory payloads lie and land; outlives the transport. Null or a device that is
-  // the host: the host's memory. Payloads of another device are staged in page-locked memory, which
-  // is set aside when the transport is made. Over a medium with side channels nothing is staged; then
-  // the device must be given, and it must be the medium's.
+  // The device in whose memory payloads lie and land; outlives the transport. Null or a device that
+  // is the host: the host's memory. Payloads of another device are staged in page-locked memory,
+  // which is set aside when the transport is made. Over a medium with side channels nothing is
+  // staged; then the device must be given, and it must be the medium's.
   Device* device = nullptr;
   // The largest payload where payloads are staged. Post refuses a larger one with INVALID_ARGUMENT,
   // and a stream that brings a larger one is refused.

@@ -31,9 +31,9 @@ absl::StatusOr<std::unique_ptr<PayloadPath>> NewPath(const FramedOptions& option
                                 options.staging_bytes, receiver);
 }
 
-// One thread, the loop, does all I/O and owns the connections with all that is in them; other threads
-// reach it through commands alone. When there is nothing to do it sleeps in epoll_wait, except for
-// two turns a second.
+// One thread, the loop, does all I/O and owns the connections with all that is in them; other
+// threads reach it through commands alone. When there is nothing to do it sleeps in epoll_wait,
+// except for two turns a second.
 class FramedTransport final : public Transport, private StreamOwner {
  public:
   FramedTransport(const FramedOptions& options, CommandQueue commands, ConnectionTable table,

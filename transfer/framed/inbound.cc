@@ -244,9 +244,9 @@ bool InboundConnection::Grant(ReceiveCredit::Grant grant) {
   return credit.has_value();
 }
 
-// Writes credit at once, because the turn may go on for megabytes and the sender takes what a credit
-// acknowledges to have just arrived (LinkMeter). An error shows again at the end of the turn, after
-// whatever has come was read.
+// Writes credit at once, because the turn may go on for megabytes and the sender takes what a
+// credit acknowledges to have just arrived (LinkMeter). An error shows again at the end of the
+// turn, after whatever has come was read.
 void InboundConnection::GrantNow() {
   if (Grant(ReceiveCredit::Grant::kWorthAFrame)) {
     replies_.WriteTo(*channel_, context_.counters).IgnoreError();

@@ -82,9 +82,9 @@ class InboundPayloads {
 };
 
 // How the payloads of a transport get between their memory and its connections. There are three:
-// direct (the channel reads and writes them where they lie), staged (through page-locked memory) and
-// side channel (beside the bytes of the connection).
-// Thread: the loop's, except for CheckPayload and buffer_bytes, which are thread-safe.
+// direct (the channel reads and writes them where they lie), staged (through page-locked memory)
+// and side channel (beside the bytes of the connection). Thread: the loop's, except for
+// CheckPayload and buffer_bytes, which are thread-safe.
 class PayloadPath {
  public:
   virtual ~PayloadPath() = default;

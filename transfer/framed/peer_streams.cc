@@ -202,9 +202,9 @@ void PeerStreams::OnTimer(TimePoint now) {
   for (const StreamPtr& stream : streams_) {
     SendProgress& progress = stream->progress;
     if (progress.renew_at <= now) {
-      // A commit that was lost on the way is repeated rather than waited for until the deadline: the
-      // receiver answers as often as it is asked. While a renewal is still queued the peer takes
-      // nothing, and would not take another commit either.
+      // A commit that was lost on the way is repeated rather than waited for until the deadline:
+      // the receiver answers as often as it is asked. While a renewal is still queued the peer
+      // takes nothing, and would not take another commit either.
       const bool may_repeat = progress.phase == Phase::kAwaiting && !progress.renewal_queued;
       if (may_repeat && std::exchange(progress.unanswered, true)) QueueCommit(stream);
       QueueRenewal(stream);

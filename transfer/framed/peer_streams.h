@@ -19,9 +19,9 @@
 
 namespace tandem {
 
-// How long a peer has owed an answer. A peer that answers anything is alive, so one clock serves all
-// that is under way: payload, commits and renewals are each answered, payload also while it arrives
-// (ReceiveCredit).
+// How long a peer has owed an answer. A peer that answers anything is alive, so one clock serves
+// all that is under way: payload, commits and renewals are each answered, payload also while it
+// arrives (ReceiveCredit).
 class AnswerTimer {
  public:
   void Start(TimePoint now) { since_ = std::min(since_, now); }

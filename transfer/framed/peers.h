@@ -34,7 +34,8 @@ class Peers {
   // a callback may open and abort streams.
   void EndStreams();
 
-  // Runs the timers that are due, and asks for a turn for each connection with something new to send.
+  // Runs the timers that are due, and asks for a turn for each connection with something new to
+  // send.
   void RunTimers(TimePoint now);
   // The time at which RunTimers or CloseUnanswering have something to do; not after `now` if they
   // have it at once.

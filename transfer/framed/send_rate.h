@@ -8,9 +8,8 @@
 
 namespace tandem {
 
-// Holds a sender to a rate. A frame that is larger than the bucket is let through whole and paid for
-// afterwards, so that frames of any size keep the rate.
-// Pure: the caller passes the time.
+// Holds a sender to a rate. A frame that is larger than the bucket is let through whole and paid
+// for afterwards, so that frames of any size keep the rate. Pure: the caller passes the time.
 class SendRate {
  public:
   // 0 bytes per second means no bound. The bucket holds what the rate gives in `burst`.

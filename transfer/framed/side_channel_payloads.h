@@ -14,10 +14,9 @@
 
 namespace tandem {
 
-// Payloads that a side channel has found and that the device is still to copy to their places. Flush
-// copies all queued payloads and waits for that. It tells the receiver that a payload has landed if
-// the hash of what was written is that of its frame.
-// Thread: the loop's.
+// Payloads that a side channel has found and that the device is still to copy to their places.
+// Flush copies all queued payloads and waits for that. It tells the receiver that a payload has
+// landed if the hash of what was written is that of its frame. Thread: the loop's.
 class PulledLandings {
  public:
   // `device` and `receiver` outlive this object.

@@ -36,9 +36,8 @@ class MemorySlot {
   size_t index_ = 0;
 };
 
-// Memory that was set aside at the start, in slots of one size. It is freed with the last slot, so a
-// slot that is held for ever keeps all of it.
-// Thread-safe.
+// Memory that was set aside at the start, in slots of one size. It is freed with the last slot, so
+// a slot that is held for ever keeps all of it. Thread-safe.
 class SlotPool : public std::enable_shared_from_this<SlotPool> {
  public:
   SlotPool(DeviceBuffer memory, size_t slot_bytes)

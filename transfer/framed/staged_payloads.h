@@ -10,9 +10,9 @@
 
 namespace tandem {
 
-// Payloads that have come whole, lie in slots, and are being copied to their places in the memory of a
-// device. A payload is reported to the receiver when its copy is done; Flush waits for all of them.
-// Thread: the loop's.
+// Payloads that have come whole, lie in slots, and are being copied to their places in the memory
+// of a device. A payload is reported to the receiver when its copy is done; Flush waits for all of
+// them. Thread: the loop's.
 class StagedLandings {
  public:
   // `receiver` outlives this object.

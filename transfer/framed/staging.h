@@ -16,10 +16,9 @@
 
 namespace tandem {
 
-// Page-locked memory through which payloads in the memory of a device get to the wire and back: slots
-// of equal size, in whole pages, and the stream that copies from and into them. All is set aside at
-// the start.
-// Thread: one at a time, the loop's once that runs.
+// Page-locked memory through which payloads in the memory of a device get to the wire and back:
+// slots of equal size, in whole pages, and the stream that copies from and into them. All is set
+// aside at the start. Thread: one at a time, the loop's once that runs.
 class StagingPool {
  public:
   // Sets the memory aside. INVALID_ARGUMENT if `total_bytes` hold fewer than two payloads;

@@ -41,9 +41,9 @@ struct HostListener {
   static absl::StatusOr<HostListener> Open();
 };
 
-// A medium that connects processes of the same host, network namespace and user: the connecting side
-// shares memory, from which the accepting side reads payloads (docs/media/ipc.md). The media that
-// derive from it differ in which memory that is. Outlives its channels.
+// A medium that connects processes of the same host, network namespace and user: the connecting
+// side shares memory, from which the accepting side reads payloads (docs/media/ipc.md). The media
+// that derive from it differ in which memory that is. Outlives its channels.
 class HostMedium : public Medium {
  public:
   std::string address() const override { return listener_.address.Text(); }

@@ -19,8 +19,8 @@ absl::StatusOr<UniqueFd> ListenUnix(const std::string& name);
 // listens there or its queue is full.
 absl::StatusOr<UniqueFd> ConnectUnix(const std::string& name);
 
-// Whether the peer belongs to the same user as this process. For a connecting socket the peer is the
-// process that listens.
+// Whether the peer belongs to the same user as this process. For a connecting socket the peer is
+// the process that listens.
 bool PeerIsSameUser(int socket);
 
 inline constexpr size_t kMaxDescriptors = 8;  // in one message

@@ -58,9 +58,9 @@ class SideChannel {
 
   // What the receiving side of a side channel implements.
 
-  // The peer announces an operation of `bytes`, whose payloads the next frames name. The payloads of
-  // the operation before are not needed any more. An error ends the connection: INVALID_ARGUMENT for
-  // something that no correct peer announces.
+  // The peer announces an operation of `bytes`, whose payloads the next frames name. The payloads
+  // of the operation before are not needed any more. An error ends the connection: INVALID_ARGUMENT
+  // for something that no correct peer announces.
   virtual absl::Status Expect(uint32_t bytes) {
     return InvalidArgument("{} bytes announced where nothing has to be", bytes);
   }
@@ -75,7 +75,8 @@ class SideChannel {
   }
 };
 
-// Which end of a connection this side has. The connecting end sends KV, the accepting end receives it.
+// Which end of a connection this side has. The connecting end sends KV, the accepting end receives
+// it.
 enum class ChannelSide : uint8_t { kConnected, kAccepted };
 
 // The bytes of one connection, in order, in both directions: a socket, or a socket with TLS.
@@ -96,10 +97,11 @@ class ByteChannel {
   // bytes can flow; called on every event until then.
   virtual absl::StatusOr<bool> Establish() = 0;
 
-  // Fills `parts` in order with bytes that have come, and returns how many: 0 when there are none for
-  // now. The peer's orderly end is UNAVAILABLE as well, once all that it had sent was read. Only a
-  // Read that returned 0 is sure to be followed by an event, because TLS may hold plain text of
-  // which the descriptor knows nothing. So a loop that stops reading earlier must come back by itself.
+  // Fills `parts` in order with bytes that have come, and returns how many: 0 when there are none
+  // for now. The peer's orderly end is UNAVAILABLE as well, once all that it had sent was read.
+  // Only a Read that returned 0 is sure to be followed by an event, because TLS may hold plain text
+  // of which the descriptor knows nothing. So a loop that stops reading earlier must come back by
+  // itself.
   virtual absl::StatusOr<size_t> Read(std::span<const iovec> parts) = 0;
   // How many bytes a Read should ask for beyond those that have a place already. Not 0 for a
   // channel whose every Read is a system call, so that fewer and larger ones are better. The
@@ -107,8 +109,9 @@ class ByteChannel {
   // less than was asked for need not be followed by another.
   virtual size_t read_ahead_bytes() const { return 0; }
   // Takes bytes of `parts` in order, and returns how many: 0 when it can take none for now. Then an
-  // event on fd(), for input or for output, says when to try again. On an event while wants_output()
-  // it is called even without parts, because a channel may still hold bytes that it took.
+  // event on fd(), for input or for output, says when to try again. On an event while
+  // wants_output() it is called even without parts, because a channel may still hold bytes that it
+  // took.
   virtual absl::StatusOr<size_t> Write(std::span<const iovec> parts) = 0;
 
   // The side channel that moves payloads beside the bytes, once the connection is established; null

@@ -30,8 +30,8 @@ enum class PayloadKind : uint8_t {
   kTables = 2,   // tables that encoded payloads of the stream are decoded with
 };
 
-// The header of every frame on a data connection: 64 bytes, little-endian. The last 8 are the XXH3-64
-// of the 56 before them. docs/kv_wire_format.md has the layout and a worked example.
+// The header of every frame on a data connection: 64 bytes, little-endian. The last 8 are the
+// XXH3-64 of the 56 before them. docs/kv_wire_format.md has the layout and a worked example.
 struct FrameHeader {
   FrameType type = FrameType::kData;
   uint8_t code = 0;  // kReject: absl::StatusCode
@@ -79,8 +79,8 @@ inline bool BringsPayload(const FrameHeader& header) {
 
 inline constexpr size_t kFrameHeaderBytes = 64;
 inline constexpr uint32_t kFrameMagic = 0x314B4454;  // "TDK1"
-// A frame has the oldest version that has all of its fields, so that workers of different builds understand
-// each other until one uses what the other does not know.
+// A frame has the oldest version that has all of its fields, so that workers of different builds
+// understand each other until one uses what the other does not know.
 inline constexpr uint16_t kFrameVersion = 3;
 inline constexpr uint16_t kKindVersion = 4;  // of frames whose payload is not a plain extent
 // The size of the largest payload of a frame. Checked before anything is allocated or waited for.

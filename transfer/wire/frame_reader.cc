@@ -15,8 +15,8 @@ namespace {
 // takes few calls, small enough to stay in the cache.
 constexpr size_t kDropBytes = 64 << 10;
 
-// Recognizes a peer that speaks TLS to a side that does not. Checked before a header is whole, because
-// the alert with which TLS gives up is shorter than a header.
+// Recognizes a peer that speaks TLS to a side that does not. Checked before a header is whole,
+// because the alert with which TLS gives up is shorter than a header.
 absl::Status RefuseTls(std::span<const std::byte> start) {
   constexpr std::byte kAlert{0x15};
   constexpr std::byte kHandshake{0x16};

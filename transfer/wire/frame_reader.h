@@ -25,10 +25,9 @@ class FrameHandler {
   virtual absl::Status Control(const FrameHeader& header) = 0;
 };
 
-// Cuts a stream of bytes into frames and puts each payload straight into its place. It does not read
-// the socket itself, so that it can be tested and fuzzed: the caller fills Targets, then calls
-// Advance.
-// Thread: one.
+// Cuts a stream of bytes into frames and puts each payload straight into its place. It does not
+// read the socket itself, so that it can be tested and fuzzed: the caller fills Targets, then calls
+// Advance. Thread: one.
 class FrameReader {
  public:
   explicit FrameReader(FrameHandler& handler) : handler_(handler) {}

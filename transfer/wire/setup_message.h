@@ -9,8 +9,8 @@
 #include "base/hash.h"
 #include "base/status.h"
 
-// Little-endian fields, which frames have as well, and what the setup messages of shm, ipc and nccl have
-// in common: a fixed size, a magic number at offset 0, a version at offset 4, and XXH3-64 of
+// Little-endian fields, which frames have as well, and what the setup messages of shm, ipc and nccl
+// have in common: a fixed size, a magic number at offset 0, a version at offset 4, and XXH3-64 of
 // everything before in the last 8 bytes.
 namespace tandem {
 

@@ -26,8 +26,8 @@ TensorView RowsOf(const TensorView& all, int64_t first, int64_t count) {
   return rows;
 }
 
-// The scratch while a weight is packed: the number of a row that has no codes, then some rows of the source,
-// then their scales.
+// The scratch while a weight is packed: the number of a row that has no codes, then some rows of
+// the source, then their scales.
 class PackingScratch {
  public:
   PackingScratch(std::byte* data, const TensorView& source, const TensorView& scales)

@@ -126,7 +126,8 @@ Kernel KernelFor(DType from) {
   }
 }
 
-// The kernel for a pair of types; for equal types only their size counts. Null where values would change.
+// The kernel for a pair of types; for equal types only their size counts. Null where values would
+// change.
 Kernel KernelFor(DType from, DType to) {
   switch (to) {
     case DType::kF8E4M3:

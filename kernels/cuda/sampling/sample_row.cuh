@@ -9,14 +9,15 @@
 #include "kernels/cuda/launchers.h"
 #include "kernels/cuda/numeric.cuh"
 
-// One row of logits as the block that samples it sees it: scores after penalties and exclusions, the
-// rank of a token, its weight. Weights are summed as integers, so that sums do not depend on their order.
+// One row of logits as the block that samples it sees it: scores after penalties and exclusions,
+// the rank of a token, its weight. Weights are summed as integers, so that sums do not depend on
+// their order.
 
 namespace tandem::cuda {
 
 // What a token's entry in ScoredRow::counts says: how often it is in the output, that it is in the
-// prompt alone, or, where it is less than that, that it is excluded. Counting an excluded token in the
-// output leaves it excluded.
+// prompt alone, or, where it is less than that, that it is excluded. Counting an excluded token in
+// the output leaves it excluded.
 inline constexpr int32_t kPromptOnly = -1;
 inline constexpr int32_t kExcluded = INT32_MIN;
 

@@ -14,8 +14,8 @@ namespace tandem::jinja {
 // The arguments of a call in the order of the parameters. Errors name the function.
 class Bound {
  public:
-  // The first `required` parameters must be given. INVALID_ARGUMENT for missing, unknown, doubled or
-  // too many arguments.
+  // The first `required` parameters must be given. INVALID_ARGUMENT for missing, unknown, doubled
+  // or too many arguments.
   static absl::StatusOr<Bound> To(std::string_view function,
                                   std::initializer_list<std::string_view> parameters,
                                   size_t required, Arguments arguments);

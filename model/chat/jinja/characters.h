@@ -55,8 +55,8 @@ struct Trimmed {
 enum class Side : uint8_t { kLeft, kRight, kBoth };
 Trimmed Trim(std::string_view text, const std::string_view* chars, Side side);
 
-// The offset at or after `from` where `wanted` is in `text`, or npos. Takes time in proportion to the
-// text, whatever both are: std::string_view::find may compare all of `wanted` at each offset.
+// The offset at or after `from` where `wanted` is in `text`, or npos. Takes time in proportion to
+// the text, whatever both are: std::string_view::find may compare all of `wanted` at each offset.
 size_t FindText(std::string_view text, std::string_view wanted, size_t from = 0);
 // The offset of the last place where `wanted` is in `text`, or npos. Takes linear time, as
 // FindText.

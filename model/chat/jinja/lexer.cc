@@ -86,7 +86,8 @@ class Lexer {
     return offset;
   }
 
-  // Removes from the end of the data the white space that the sign after {% or {{ (-, + or none) asks to.
+  // Removes from the end of the data the white space that the sign after {% or {{ (-, + or none)
+  // asks to.
   std::string_view StripBefore(std::string_view data, char sign, bool is_variable) const {
     if (sign == '-') return data.substr(0, Trim(data, nullptr, Side::kRight).end);
     if (sign == '+' || is_variable) return data;

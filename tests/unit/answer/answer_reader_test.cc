@@ -246,8 +246,8 @@ TEST(AnswerReaderTest, WhatWaitsIsBounded) {
             "content{" + open + value + "\"}}</tool_call>}");
 }
 
-// Answers of random parts, some of which look like calls: what the events say and the marks around it
-// are the whole answer again, but for white space.
+// Answers of random parts, some of which look like calls: what the events say and the marks around
+// it are the whole answer again, but for white space.
 TEST(AnswerReaderTest, NoTextIsLost) {
   const std::vector<std::string> parts = {
       "It was ",

@@ -1,5 +1,5 @@
-// What is found of the templates that the goldens of chat templates are made of, and of small ones in
-// the forms of other families.
+// What is found of the templates that the goldens of chat templates are made of, and of small ones
+// in the forms of other families.
 #include <fstream>
 #include <iterator>
 #include <string>

@@ -1,5 +1,5 @@
-// Prompts that jinja2 made of the templates in tests/golden/chat, in the environment of transformers
-// (make_chat_golden.py).
+// Prompts that jinja2 made of the templates in tests/golden/chat, in the environment of
+// transformers (make_chat_golden.py).
 
 #include "base/json.h"
 #include "gtest/gtest.h"

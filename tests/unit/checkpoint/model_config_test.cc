@@ -194,7 +194,8 @@ TEST(ModelConfigTest, RefusesByNameWhatItDoesNotCompute) {
   }
 }
 
-// As compressed-tensors writes it for 8-bit weights whose activations are rounded as the model runs.
+// As compressed-tensors writes it for 8-bit weights whose activations are rounded as the model
+// runs.
 Json Int8Config() {
   return ParseJson(R"({
     "quant_method": "compressed-tensors", "format": "int-quantized", "ignore": ["lm_head"],

@@ -1,5 +1,5 @@
-// Where an engine's step model comes from, and that measuring neither holds up requests nor leaves anything
-// behind.
+// Where an engine's step model comes from, and that measuring neither holds up requests nor leaves
+// anything behind.
 #include <chrono>
 #include <memory>
 #include <thread>

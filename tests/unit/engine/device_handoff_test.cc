@@ -28,8 +28,9 @@ using TokenIds = std::vector<int32_t>;
 constexpr int32_t kVocabSize = 2048;
 
 // No row depends on its batch: splits are fixed, and no step has more rows than our own matrix
-// product takes (docs/cuda.md). An engine records a decode of each size up to `max_sequences` at its
-// start, most of what these tests take on the emulated GPU, so that a test says how many it needs.
+// product takes (docs/cuda.md). An engine records a decode of each size up to `max_sequences` at
+// its start, most of what these tests take on the emulated GPU, so that a test says how many it
+// needs.
 TestEngineSetup Blocks(int32_t max_sequences) {
   return {.checkpoint = ShallowSample(),
           .num_blocks = 64,
@@ -75,8 +76,8 @@ std::map<std::vector<int32_t>, std::vector<TokenIds>> AnswersOfOneEngine() {
   return answers;
 }
 
-// Every test compares with the same few answers, and on the emulated GPU an engine takes long to start,
-// so that each request is answered once.
+// Every test compares with the same few answers, and on the emulated GPU an engine takes long to
+// start, so that each request is answered once.
 const std::vector<TokenIds>& Unified(const EngineRequest& request) {
   static const auto answers = AnswersOfOneEngine();
   return answers.at(request.prompt);

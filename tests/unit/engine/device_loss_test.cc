@@ -22,8 +22,8 @@ using ::testing::HasSubstr;
 
 absl::Status Gone() { return absl::UnavailableError("the device fell off the bus"); }
 
-// Whose streams fail from Fail() on; from Mute() on it does not answer for its memory, and from Lose()
-// on it says nothing at all any more.
+// Whose streams fail from Fail() on; from Mute() on it does not answer for its memory, and from
+// Lose() on it says nothing at all any more.
 class FragileDevice final : public ForwardingDevice {
  public:
   explicit FragileDevice(Device& device) : ForwardingDevice(device) {}

@@ -1,5 +1,5 @@
-// Two engines and KV that is encoded on its way: the answer is the very same one as on one worker, and
-// fewer bytes travel.
+// Two engines and KV that is encoded on its way: the answer is the very same one as on one worker,
+// and fewer bytes travel.
 
 #include <optional>
 #include <string>
@@ -44,8 +44,8 @@ EncodedRun HandOverEncoded(HandoffPair& pair, const EngineRequest& request) {
   return {.tokens = (*run)->token_ids(), .kv = (*run)->prefill.AwaitFinish().kv};
 }
 
-// Hands over prompts until the encoder has made its tables of them. It needs 1,024 tokens, and gets none of a
-// stream that ends before a codec worker has looked at it.
+// Hands over prompts until the encoder has made its tables of them. It needs 1,024 tokens, and gets
+// none of a stream that ends before a codec worker has looked at it.
 void MakeTables(HandoffPair& pair, CodecId codec) {
   for (uint64_t id = 1; id < 1000; ++id) {
     if (HandOverEncoded(pair, EncodedRequest(1000 + id, 64)).kv.codec == CodecName(codec)) return;
@@ -70,7 +70,8 @@ PartSums SumsOf(const KvReport& kv) {
   return sums;
 }
 
-// Nothing but the headers of the frames and the commit is beside the parts, once the peer has the tables.
+// Nothing but the headers of the frames and the commit is beside the parts, once the peer has the
+// tables.
 void ExpectPartsAddUp(const KvReport& kv, int32_t layers) {
   ASSERT_EQ(kv.parts.size(), static_cast<size_t>(layers));
   const PartSums sums = SumsOf(kv);

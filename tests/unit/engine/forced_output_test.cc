@@ -1,5 +1,6 @@
-// An output that is forced is what comes, on every route, in every chunk, behind tokens that another
-// worker emitted and after a preemption; and what is said of its tokens is what the model finds of them.
+// An output that is forced is what comes, on every route, in every chunk, behind tokens that
+// another worker emitted and after a preemption; and what is said of its tokens is what the model
+// finds of them.
 
 #include <cmath>
 #include <cstdint>

@@ -261,8 +261,8 @@ TEST_F(PromptLogprobsOnRoutesTest, OfAPromptOfOneTokenAreNone) {
   EXPECT_TRUE(ScoresOf(setup_, Scored(1, {5}, 3)).empty());
 }
 
-// Prompts of several chunks beside outputs that grow: some prompts are preempted between two chunks,
-// and each position still comes once, which the recordings check.
+// Prompts of several chunks beside outputs that grow: some prompts are preempted between two
+// chunks, and each position still comes once, which the recordings check.
 TEST_F(PromptLogprobsOnRoutesTest, ComeOnceWherePromptsArePreempted) {
   std::vector<EngineRequest> requests;
   for (uint64_t id = 1; id <= 24; ++id) {

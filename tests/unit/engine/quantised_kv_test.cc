@@ -1,5 +1,6 @@
-// Engines whose pools hold quantised KV: the same answer by every route within one type, more sequences in
-// the same bytes, and KV that is rounded when it comes from a worker that keeps floats.
+// Engines whose pools hold quantised KV: the same answer by every route within one type, more
+// sequences in the same bytes, and KV that is rounded when it comes from a worker that keeps
+// floats.
 
 #include <algorithm>
 #include <cstring>
@@ -202,8 +203,8 @@ std::multiset<std::string> FirstLayer(TestEngine& engine, int32_t num_blocks) {
   return extents;
 }
 
-// K and V of the first layer do not depend on the KV of other tokens: what a decode worker has of a prefill
-// worker with f32 is then what a worker of its own type has of the same prompt.
+// K and V of the first layer do not depend on the KV of other tokens: what a decode worker has of a
+// prefill worker with f32 is then what a worker of its own type has of the same prompt.
 TEST_P(QuantisedKvTest, KvThatComesAsFloatsIsRoundedAsItsOwn) {
   const EngineRequest request = Request(3, 64);
   const TestEngineSetup own = SetupOf(GetParam());

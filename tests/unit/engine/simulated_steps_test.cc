@@ -131,8 +131,8 @@ class SimulatedStepsTest : public ::testing::Test {
   std::unique_ptr<Engine> engine_;
 };
 
-// A prompt of 100 tokens takes 1 + 50 ms, and the decodes at contexts of 101 to 104 take 6.25 ms and
-// an eighth of a millisecond per token.
+// A prompt of 100 tokens takes 1 + 50 ms, and the decodes at contexts of 101 to 104 take 6.25 ms
+// and an eighth of a millisecond per token.
 constexpr double kRequestMs = 51 + 4 * 6.25 + 0.125 * (101 + 102 + 103 + 104);
 
 TEST_F(SimulatedStepsTest, RequestTakesTheTimeThatItsStepsTakeInTheModel) {
@@ -203,9 +203,9 @@ TEST_F(SimulatedStepsTest, AStepBeginsWhenTheOneBeforeItEndedUnlessThereWasAPaus
 TEST_F(SimulatedStepsTest, EngineThatHasNothingToDoPauses) {
   Run(Request(100, 5));
   clock_.Advance(milliseconds(4));
-  // The engine's own thread refuses a request whose choices need more blocks than the pool has. In the
-  // round that refuses the first one no step is left, so that round has paused before the next round
-  // refuses the second one.
+  // The engine's own thread refuses a request whose choices need more blocks than the pool has. In
+  // the round that refuses the first one no step is left, so that round has paused before the next
+  // round refuses the second one.
   EngineRequest too_wide = Request(600, 400, 2);
   too_wide.n = 8;
   for (int i = 0; i < 2; ++i) {

@@ -162,9 +162,9 @@ TEST_P(TokenEvictionTest, ChunksAndCompanyDoNotChangeWhatStays) {
   }
 }
 
-// The reference gives up a block whenever its last one is full and it holds more than a third of all
-// tokens: of the 50 tokens of the prompt that stay, the lowest ranks in front of the last 4, until no
-// more than 25 would be left; then the oldest block that holds output alone.
+// The reference gives up a block whenever its last one is full and it holds more than a third of
+// all tokens: of the 50 tokens of the prompt that stay, the lowest ranks in front of the last 4,
+// until no more than 25 would be left; then the oldest block that holds output alone.
 TEST(TokenEvictionPoolTest, TheLowestRanksAndTheOldestOutputGoWhileDecoding) {
   const EngineRequest request = Evicting(1, kThirdOfAll, kPrompt, 100);
   const auto model = ModelUnderTest::Load(
@@ -384,8 +384,8 @@ TEST(TokenEvictionPoolTest, AnAnswerThatWasBegunElsewhereGoesOn) {
   EXPECT_EQ(unified.finish.evicted_tokens, Evicted(request));
 }
 
-// A pool that is too small for all: sequences are computed again, with their whole prompt and output,
-// or come back from the host. They have evicted output before.
+// A pool that is too small for all: sequences are computed again, with their whole prompt and
+// output, or come back from the host. They have evicted output before.
 TEST(TokenEvictionPoolTest, PreemptedSequencesEndWell) {
   constexpr int32_t kOutput = 150;
   for (const int64_t host_bytes : {int64_t{0}, int64_t{8} << 20}) {
@@ -470,7 +470,8 @@ TEST(TokenEvictionPoolTest, APromptThatNeedsTooMuchRoomToEvictKeepsAllOfItsKv) {
   EXPECT_TRUE(engine.AtRest());
 }
 
-// What arrives there fits, and so does the whole prompt, but not both. Output is evicted there anyway.
+// What arrives there fits, and so does the whole prompt, but not both. Output is evicted there
+// anyway.
 TEST(TokenEvictionPoolTest, ADecodeWorkerTakesWhatItCouldNotEvictItself) {
   for (const TokenEviction& eviction : {kThird, kThirdOfAll}) {
     HandoffPair pair(

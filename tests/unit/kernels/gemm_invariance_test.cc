@@ -11,9 +11,10 @@
 #include "tests/support/ops_fixture.h"
 #include "tests/support/reference_ops.h"
 
-// An output of a matrix product is one chain of fused multiply-adds over rising inputs, of activations that
-// the backend cpu-bf16 rounds first where weights are of bf16. So it has the same bits whatever the rows beside
-// it, the number of threads, the tile, the vector width and the processor.
+// An output of a matrix product is one chain of fused multiply-adds over rising inputs, of
+// activations that the backend cpu-bf16 rounds first where weights are of bf16. So it has the same
+// bits whatever the rows beside it, the number of threads, the tile, the vector width and the
+// processor.
 
 namespace tandem::gemm_invariance_test {
 namespace {

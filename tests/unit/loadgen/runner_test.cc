@@ -98,8 +98,8 @@ TEST(RunnerTest, AnAnswerThatDoesNotComeHoldsUpNoOtherRequest) {
   EXPECT_GT(result.records[0].ended, result.records[9].sent);
 }
 
-// One slot, which the first request holds for 100 ms while others arrive. Their latency from the send
-// does not know of it, the one from their arrival does: no coordinated omission.
+// One slot, which the first request holds for 100 ms while others arrive. Their latency from the
+// send does not know of it, the one from their arrival does: no coordinated omission.
 TEST(RunnerTest, AStallShowsInTheLatencyFromTheArrivalAndNotInThatFromTheSend) {
   constexpr milliseconds kStall(100);
   Answerer answerer;

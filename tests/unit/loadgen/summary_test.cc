@@ -10,7 +10,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Arrives at `at`, is sent 1 ms later, and gets its tokens 10 ms apart from 20 ms after the send on.
+// Arrives at `at`, is sent 1 ms later, and gets its tokens 10 ms apart from 20 ms after the send
+// on.
 RequestRecord Complete(Duration at, int32_t tokens = 4) {
   RequestRecord record;
   record.prompt_tokens = 10;

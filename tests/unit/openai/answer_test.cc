@@ -229,7 +229,8 @@ TEST_F(AnswerTest, AWholeChatHasAMessage) {
             R"("top_logprobs":[{"token":"z","logprob":-0.5,"bytes":[122]}]}]})");
 }
 
-// A chat whose answers are searched for calls and reasoning; the answer's text comes in small parts.
+// A chat whose answers are searched for calls and reasoning; the answer's text comes in small
+// parts.
 class ReadAnswerTest : public AnswerTest {
  protected:
   PieceOptions Reading(bool stream) const {

@@ -269,8 +269,8 @@ TEST(ObjectiveTest, OthersCountThatAreNearTheirSloAndNotThoseThatMissItAnyway) {
   EXPECT_EQ(CostOf(p, {}, 50, 0.1).others_slo_ms, 0);
 }
 
-// A prompt that takes the whole of the time allowed misses it at every worker. Where it delays others, these
-// may have short prompts, and so it is better put where nobody waits.
+// A prompt that takes the whole of the time allowed misses it at every worker. Where it delays
+// others, these may have short prompts, and so it is better put where nobody waits.
 TEST(ObjectiveTest, APromptThatIsTooLongAnywayMindsTheShortOnesBehindIt) {
   PlacementPrediction p;
   p.later_prompts = ModelTime(10);
@@ -280,8 +280,8 @@ TEST(ObjectiveTest, APromptThatIsTooLongAnywayMindsTheShortOnesBehindIt) {
     p.ttft = ModelTime(queue + prefill);
     return CostOf(p, {.ttft = ModelTime(100)}, 50, 0.1).others_slo_ms;
   };
-  // A normal distribution with a deviation of 65 ms has 0.0034 of its mass in the millisecond that is 70 ms
-  // from its middle.
+  // A normal distribution with a deviation of 65 ms has 0.0034 of its mass in the millisecond that
+  // is 70 ms from its middle.
   EXPECT_NEAR(others_slo_ms(40, 130), 60000 * 0.0034 * 10, 100);
   EXPECT_NEAR(others_slo_ms(900, 130), 0, 1) << "behind such a queue the short ones miss it, too";
 }

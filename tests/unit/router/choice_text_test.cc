@@ -48,7 +48,8 @@ TEST(ChoiceTextTest, TheTextEndsWithTheStopTokenWhereItIsIncluded) {
   }
 }
 
-// The first "ab" is complete with the second token, the next one with the third, "ba" with the third.
+// The first "ab" is complete with the second token, the next one with the third, "ba" with the
+// third.
 TEST(ChoiceTextTest, NoStopStringEndsTheTextBeforeMinTokens) {
   LetterTokenizer tokenizer;
   ChoiceText early(&tokenizer, {.stop_strings = {"ab"}, .min_tokens = 2});

@@ -1,5 +1,5 @@
-// The closed formulas give what was published with them: parameters and results for Qwen3-8B on eight
-// RTX 4090 (KV relayed through pinned host memory) and on H20 (peer to peer).
+// The closed formulas give what was published with them: parameters and results for Qwen3-8B on
+// eight RTX 4090 (KV relayed through pinned host memory) and on H20 (peer to peer).
 
 #include "router/policy/classic_model.h"
 

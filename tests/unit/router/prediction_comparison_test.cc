@@ -97,7 +97,8 @@ TEST(PredictionComparisonTest, AStageIsRelatedToTheTimeThatItIsPartOf) {
   Expect(comparison, PredictionTerm::kDecode, 30, 24, 6.0 / 50);
 }
 
-// What is left of the TTFT without the stages of workers, and without what came before the decision.
+// What is left of the TTFT without the stages of workers, and without what came before the
+// decision.
 TEST(PredictionComparisonTest, MessagesAreTheRestOfTheTimeToTheFirstToken) {
   RequestEnd end = Ended();
   end.finish->mutable_stages()->set_reserve_ms(1);

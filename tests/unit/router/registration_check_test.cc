@@ -34,8 +34,8 @@ TEST_F(RegistrationCheckTest, ALoadThatIsOutOfRangeIsRefused) {
   EXPECT_EQ(cluster_.Heartbeat(beat).code(), absl::StatusCode::kInvalidArgument);
 }
 
-// A client tells made-up tokens from answers by the model's name, so neither kind of worker may serve
-// under a name of the other.
+// A client tells made-up tokens from answers by the model's name, so neither kind of worker may
+// serve under a name of the other.
 TEST_F(RegistrationCheckTest, SimulatedWorkersAndNamesOfSimulatedModelsGoTogether) {
   v1::RegisterRequest worker = Worker("u", v1::WORKER_ROLE_UNIFIED);
   worker.set_simulated(true);

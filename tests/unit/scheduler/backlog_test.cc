@@ -27,7 +27,8 @@ TEST(BacklogTest, PromptsOutputsAndTheStepsThatTheyShareKeepAWorkerBusy) {
                   .new_tokens_per_second = 1000,
                   .context_tokens = 90,
                   .output_tokens = 20};
-  // Per second: 100 ms of prompts, two steps of 11 ms beside them, and 5 * 20 decodes of 1 + 0.1 ms.
+  // Per second: 100 ms of prompts, two steps of 11 ms beside them, and 5 * 20 decodes of 1 + 0.1
+  // ms.
   EXPECT_NEAR(UtilizationOf(worker), 0.1 + 0.022 + 0.11, 1e-9);
   worker.prefill_ends = PrefillEnds::kInHandOff;
   EXPECT_NEAR(UtilizationOf(worker), 0.1, 1e-9) << "outputs are decoded elsewhere";

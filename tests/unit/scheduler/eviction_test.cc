@@ -1,4 +1,5 @@
-// The scheduler counts stored tokens: eviction shortens a sequence, a restart gives it its prompt back.
+// The scheduler counts stored tokens: eviction shortens a sequence, a restart gives it its prompt
+// back.
 
 #include <cstdint>
 #include <map>
@@ -122,7 +123,8 @@ TEST_F(SchedulerEvictionTest, EvictedOutputShortensASequenceUntilItIsComputedAga
   EXPECT_EQ(again.prefills.front().count, 122) << "the whole prompt and all of its output";
 }
 
-// 7 blocks of the prompt and 20 of the output each: two fit into 40 blocks where a third of the output stays.
+// 7 blocks of the prompt and 20 of the output each: two fit into 40 blocks where a third of the
+// output stays.
 TEST_F(SchedulerEvictionTest, OutputThatIsEvictedIsNotWaitedFor) {
   for (const double share : {1.0, 1.0 / 3}) {
     SCOPED_TRACE(share);

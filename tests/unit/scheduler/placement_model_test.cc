@@ -316,7 +316,8 @@ TEST_F(PlacementModelTest, KvDelaysThatOfRequestsThatComeUntilTheLinkHasNoneLeft
   EXPECT_EQ(first.backlog_transfers.count(), 0) << "the link has nothing else to carry";
   const auto later = JoinDisaggregated(request, kv_, *prefill, *decode, link_, 1, ModelTime(40));
   EXPECT_NEAR(later.stages.transfer.count(), 12 + 40, kExact);
-  // Others have half as much KV: 6 ms each for a tenth of a second, so that the 40 ms take 40 / 0.94.
+  // Others have half as much KV: 6 ms each for a tenth of a second, so that the 40 ms take 40 /
+  // 0.94.
   EXPECT_NEAR(later.backlog_transfers.count(), 12 * 10 * 0.040 / 0.94, kExact);
 }
 
@@ -328,8 +329,8 @@ TEST_F(PlacementModelTest, ADisaggregatedPlacementAddsItsStagesUp) {
   EXPECT_EQ(prefill->chunks, 1);
   const auto decode = ForecastDecode(TwoDecodes(), request, 0, ModelTime(20));
   ASSERT_TRUE(decode.has_value());
-  // The decode worker answers after the step in progress. The KV arrives in the middle of the second
-  // step after that: two steps of 13.001 ms on average run 6.002 ms longer than the 20.
+  // The decode worker answers after the step in progress. The KV arrives in the middle of the
+  // second step after that: two steps of 13.001 ms on average run 6.002 ms longer than the 20.
   EXPECT_NEAR(decode->admission.count(), 6.5, kExact);
   EXPECT_NEAR(decode->wait.count(), 6.002, kExact);
   EXPECT_NEAR(decode->decode.count(), 10 + 3 + 1e-3 * (1004 + 101), kExact);
@@ -372,7 +373,8 @@ TEST_F(PlacementModelTest, ABusyPrefillWorkerDrainsWhileTheDecodeWorkerHasNoRoom
   EXPECT_NEAR(p.ttft.count(), 61.06 + prefill->prefill.count(), kExact);
 }
 
-// They leave with their first token, so that the pool need not hold the 700 tokens of the output as well.
+// They leave with their first token, so that the pool need not hold the 700 tokens of the output as
+// well.
 TEST_F(PlacementModelTest, PromptsAtAPrefillWorkerNeedNoRoomForTheirOutputs) {
   WorkerState busy = IdlePrefill();
   busy.available_kv_tokens = 1000;

@@ -60,8 +60,8 @@ class SecuredPort {
   }
 
   std::string address() const { return fmt::format("127.0.0.1:{}", acceptor_->port()); }
-  // How often somebody was refused for that reason. gRPC tells of a failed handshake some time after
-  // the client has noticed, so this waits until there is one.
+  // How often somebody was refused for that reason. gRPC tells of a failed handshake some time
+  // after the client has noticed, so this waits until there is one.
   uint64_t AwaitRefused(TlsRefusalReason reason) const {
     const absl::Time end = absl::Now() + WaitLimit();
     while (Refused(reason) == 0 && absl::Now() < end) std::this_thread::yield();
@@ -303,7 +303,8 @@ TEST_F(GrpcTlsTest, AWorkerJoinsUnderItsName) {
   }
 }
 
-// All with the worker's own certificate: another life of the process, or somebody who has its files.
+// All with the worker's own certificate: another life of the process, or somebody who has its
+// files.
 TEST_F(GrpcTlsTest, HeartbeatsCountForTheProcessAloneThatHasTheName) {
   const auto port = SecuredPort::OfRouter(router_files_, ClientCertificates::kOptional);
   const auto registers = [&](uint64_t incarnation) {

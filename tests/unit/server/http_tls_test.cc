@@ -50,8 +50,8 @@ class HttpTlsTest : public ::testing::Test {
   const TlsFiles files_;
 };
 
-// Sends `request` over TLS and returns all that comes until the server closes; empty when there is no
-// handshake, or when the server refuses the certificate of `client` after that.
+// Sends `request` over TLS and returns all that comes until the server closes; empty when there is
+// no handshake, or when the server refuses the certificate of `client` after that.
 std::string AskOverTls(uint16_t port, const std::string& request, const std::string& ca,
                        int newest_version, const TlsFiles& client = {}) {
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),

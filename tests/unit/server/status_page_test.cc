@@ -61,7 +61,8 @@ v1::ExplainResponse Requests(int count) {
   return response;
 }
 
-// The router's end: counts what it is asked, and answers at once unless it is told to hold answers back.
+// The router's end: counts what it is asked, and answers at once unless it is told to hold answers
+// back.
 class ScriptedRouter {
  public:
   v1::GetStatusResponse Status() {

@@ -205,7 +205,8 @@ TEST(MetricsTableTest, EveryRowNamesANumberAndIsExplained) {
   }
 }
 
-// A field that is new is either a metric, or here with those that only `tandem status --json` shows.
+// A field that is new is either a metric, or here with those that only `tandem status --json`
+// shows.
 TEST(MetricsTableTest, EveryNumberIsAMetricOrForPeopleOnly) {
   const std::set<std::string> only_in_json = {
       // Not of interest over time.

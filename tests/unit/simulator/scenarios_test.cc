@@ -29,8 +29,8 @@ Spread SpreadOfOutput(const SimulationResult& result, v1::WorkerRole role) {
   return spread;
 }
 
-// Forty prompts per second are more than one prefill worker computes, and less than four do. The burst
-// must be seen when it arrives and not when its requests end.
+// Forty prompts per second are more than one prefill worker computes, and less than four do. The
+// burst must be seen when it arrives and not when its requests end.
 TEST(ScenariosTest, ABurstOverTheCapacityOfOnePrefillWorkerIsSharedByAll) {
   const TestLoad burst{.requests = 200, .rate = 40, .input = 1500, .output = 50};
   const SimulationResult alone = RunSimulation({.fleet = Pairs(1, 4)}, ScheduleOf(burst));
@@ -125,7 +125,8 @@ TEST(ScenariosTest, AWorkerThatLeavesEndsWhatNobodyElseCanTake) {
   EXPECT_EQ(OutcomeOf(result, "unified-0").usage.output_tokens, 200U);
 }
 
-// decode-0 holds one request. Whoever comes to it meanwhile is sent on to decode-1 and does not wait.
+// decode-0 holds one request. Whoever comes to it meanwhile is sent on to decode-1 and does not
+// wait.
 TEST(ScenariosTest, AFullDecodeWorkerSendsRequestsOnWhileAnotherHasRoom) {
   loadgen::Schedule schedule = ScheduleOf({.requests = 4, .output = 100});
   for (size_t i = 0; i < 4; ++i) schedule.requests[i].at = std::chrono::microseconds(i);

@@ -1,5 +1,5 @@
-// The two ends of a connection, without the connection: what may be sent next, and when a commit or a
-// credit is due.
+// The two ends of a connection, without the connection: what may be sent next, and when a commit or
+// a credit is due.
 #include "transfer/framed/peer_streams.h"
 
 #include <memory>

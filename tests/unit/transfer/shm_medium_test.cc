@@ -115,8 +115,8 @@ cpu_set_t AllowedCores() {
   return cores;
 }
 
-// How often in 100 payloads of `bytes` the receiving end changes its core. The calling thread is both
-// ends, so the sender's core is its own.
+// How often in 100 payloads of `bytes` the receiving end changes its core. The calling thread is
+// both ends, so the sender's core is its own.
 int CoresLeft(size_t bytes) {
   const auto from = NewMedium();
   const auto to = NewMedium();

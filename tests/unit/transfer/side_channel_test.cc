@@ -1,5 +1,5 @@
-// The framed transport where payloads have a side channel beside the bytes: what is announced is waited
-// for, a side channel without room or that fails, and peers that name what there is not.
+// The framed transport where payloads have a side channel beside the bytes: what is announced is
+// waited for, a side channel without room or that fails, and peers that name what there is not.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -354,7 +354,8 @@ TEST_F(OutboundSideChannelTest, WhatWasCopiedIsNamedThoughItsStreamWasDropped) {
     ASSERT_TRUE(connection_->Advance().ok());
     EXPECT_EQ(peer_.queue().in_flight(), kPayloadBytes);
     connection_->DropStream(kStream);
-    // Credit for a payload that is never sent comes back, or the window would shrink with each abort.
+    // Credit for a payload that is never sent comes back, or the window would shrink with each
+    // abort.
     EXPECT_EQ(peer_.queue().in_flight(), keeps_copies ? kPayloadBytes : 0);
     peer_.Drop(*stream);
     open_.streams().End(*stream, absl::OkStatus());

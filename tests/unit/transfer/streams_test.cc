@@ -121,7 +121,8 @@ TEST(ReplyBufferTest, APeerThatReadsNoAnswersIsLeft) {
   EXPECT_EQ(replies.WriteTo(channel, counters).code(), absl::StatusCode::kUnavailable);
 }
 
-// Each read of a socket is a system call, and answers that are shorter than the buffer are all there is.
+// Each read of a socket is a system call, and answers that are shorter than the buffer are all
+// there is.
 TEST(OutboundConnectionTest, ASocketIsReadOnceForShortAnswers) {
   for (const size_t read_ahead_bytes : {0, 1}) {
     LoneStreams open;

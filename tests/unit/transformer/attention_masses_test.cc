@@ -1,4 +1,5 @@
-// What ranks tokens for eviction: exact softmax weights, of each layer by itself, whatever the chunks.
+// What ranks tokens for eviction: exact softmax weights, of each layer by itself, whatever the
+// chunks.
 
 #include <cmath>
 #include <numeric>

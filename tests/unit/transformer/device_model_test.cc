@@ -125,7 +125,8 @@ class DeviceModelTest : public testing::Test {
     return prompts;
   }
 
-  // The logits after a prompt, and after each of as many decode steps, in which both take the CPU's token.
+  // The logits after a prompt, and after each of as many decode steps, in which both take the CPU's
+  // token.
   static void ExpectLogitsOfTheCpu(TestModelOptions options, int32_t prompt_tokens, int decodes) {
     const std::vector<int32_t> text = Prompts().back();
     const std::vector<int32_t> prompt(text.begin(), text.begin() + prompt_tokens);

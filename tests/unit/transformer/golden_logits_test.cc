@@ -121,7 +121,8 @@ TEST_P(Int8WeightsModelTest, KeepsTheLossOfTheSampleModel) {
   ExpectToKeepTheLoss(options);
 }
 
-// Promise P2, for weights that are quantised when they are loaded: on this machine, and on any number of threads.
+// Promise P2, for weights that are quantised when they are loaded: on this machine, and on any
+// number of threads.
 TEST_P(Int8WeightsModelTest, GivesTheSameBitsInChunksOfAnySizeAndOnAnyNumberOfThreads) {
   const int32_t kTokens = 150;
   std::vector<int32_t> ids;

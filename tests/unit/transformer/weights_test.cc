@@ -248,8 +248,8 @@ float NumberOfF8(uint8_t code) {
 
 class QuantisedCheckpointTest : public WeightsTest {
  protected:
-  // Replaces the weights of all layers by codes with scales, as compressed-tensors and fp8 checkpoints have
-  // them, or by what these stand for.
+  // Replaces the weights of all layers by codes with scales, as compressed-tensors and fp8
+  // checkpoints have them, or by what these stand for.
   void Quantise(const Quantisation& to) {
     tensors_.clear();
     Read("llama2");

@@ -21,8 +21,8 @@ struct IpcOptions {
   // The device whose memory holds the payloads. It can_share() and outlives the medium. Both sides
   // have devices of the same kind.
   Device* device = nullptr;
-  // The memory that this side may send from, at most kMaxMemorySegments pieces: each the whole of an
-  // AllocateShared of `device`, valid for the lifetime of the medium. Empty when this side sends
+  // The memory that this side may send from, at most kMaxMemorySegments pieces: each the whole of
+  // an AllocateShared of `device`, valid for the lifetime of the medium. Empty when this side sends
   // nothing.
   std::vector<std::span<const std::byte>> shared;
 };

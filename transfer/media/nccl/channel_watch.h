@@ -11,9 +11,8 @@ namespace tandem {
 
 // The events of an NCCL connection: those of its socket, and ticks of a timer while something is
 // under way that has no descriptor (a communicator that is being made, an operation of the device).
-// A host function on the stream would not do instead of the timer: an aborted stream may never get to
-// it, and NCCL has to be asked for its own errors.
-// Thread: the loop's.
+// A host function on the stream would not do instead of the timer: an aborted stream may never get
+// to it, and NCCL has to be asked for its own errors. Thread: the loop's.
 class NcclWatch {
  public:
   // The time between two ticks: about that of 8 MiB over NVLink. Ticking costs a few percent of a

@@ -34,8 +34,8 @@ struct NcclLibrary {
   // Opens the first of `names` that exists; it stays open until the process ends. First it sets two
   // environment variables, unless they are set: NCCL's own listener (RAS) off, and its implicit
   // launch order on, which keeps communicators of one GPU from waiting for one another. So no other
-  // thread may read the environment during this call. FAILED_PRECONDITION when no library exists, or
-  // when it is too old or lacks a function.
+  // thread may read the environment during this call. FAILED_PRECONDITION when no library exists,
+  // or when it is too old or lacks a function.
   static absl::StatusOr<std::shared_ptr<const NcclLibrary>> Open(
       std::span<const char* const> names);
 
@@ -54,7 +54,8 @@ std::span<const char* const> NcclNames();
 // Thread: one at a time.
 class NcclCommunicator {
  public:
-  // Begins to make a communicator of the calling thread's current device. `name` is for NCCL's logs.
+  // Begins to make a communicator of the calling thread's current device. `name` is for NCCL's
+  // logs.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Begin(
       std::shared_ptr<const NcclLibrary> nccl, const ncclUniqueId& id, int rank, std::string name);
   NcclCommunicator(const NcclCommunicator&) = delete;

@@ -22,8 +22,8 @@
 namespace tandem {
 
 // A thread that ends communicators one after the other, because an abort waits for NCCL. A
-// communicator keeps what it uses until its abort has returned, because its kernels may still write.
-// Thread-safe.
+// communicator keeps what it uses until its abort has returned, because its kernels may still
+// write. Thread-safe.
 class NcclReaper {
  public:
   // An abort that takes longer than `patience` is assumed never to end.

@@ -17,8 +17,9 @@ enum class NcclSetupKind : uint8_t {
   kRefuse = 4,  // from either side, instead of any other message, with the reason
 };
 
-// The messages on the socket of an NCCL connection before the first frame. docs/media/nccl.md has the
-// layout. A field that a kind does not use is 0, so that every message has exactly one encoding.
+// The messages on the socket of an NCCL connection before the first frame. docs/media/nccl.md has
+// the layout. A field that a kind does not use is 0, so that every message has exactly one
+// encoding.
 struct NcclSetup {
   static constexpr size_t kIdBytes = 128;
 

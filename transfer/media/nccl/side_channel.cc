@@ -57,8 +57,8 @@ bool NcclSideChannel::arriving() {
   return receiving_;
 }
 
-// While an operation arrives, input of the socket is not watched, because the frames that follow the
-// announcement have to wait for it.
+// While an operation arrives, input of the socket is not watched, because the frames that follow
+// the announcement have to wait for it.
 void NcclSideChannel::UpdateWatch() {
   watch_.WatchSocket(/*input=*/!receiving_, /*output=*/socket_is_full_);
   watch_.Tick(receiving_ || (operations_.failure().ok() && (!operations_.empty() || lacks_slot_)));

@@ -18,8 +18,8 @@ constexpr size_t kDeviceAreaBytes = size_t{16} << 20;
 // The number of parts of an area. One part is copied at once, so that the peer works on one part
 // while this side works on the next, however large the payloads are.
 constexpr size_t kPiecesPerArea = 4;
-// The handle of a payload has its offset in the area in the lower bits. Above them is 0, or one more
-// than the number of the core on which the sender goes on copying.
+// The handle of a payload has its offset in the area in the lower bits. Above them is 0, or one
+// more than the number of the core on which the sender goes on copying.
 constexpr uint64_t kCoreUnit = uint64_t{1} << 48;
 
 uint64_t ThisCore() { return static_cast<uint64_t>(sched_getcpu() + 1) * kCoreUnit; }

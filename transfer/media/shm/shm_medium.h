@@ -53,8 +53,8 @@ struct ShmSender {
   std::vector<ExtentCopy> copies;  // those of the Offer in progress
 };
 
-// Relays payloads through shared memory that the devices of both sides reach: the sender copies them
-// there, and the receiver copies them out (docs/media/shm.md).
+// Relays payloads through shared memory that the devices of both sides reach: the sender copies
+// them there, and the receiver copies them out (docs/media/shm.md).
 class ShmMedium final : public HostMedium {
  public:
   // Takes the shared memory and listens for peers. INVALID_ARGUMENT for impossible sizes,

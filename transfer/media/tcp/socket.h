@@ -23,8 +23,8 @@ enum class NameLookup : uint8_t {
   kByName,       // may ask a name server and take seconds
 };
 
-// The addresses of a TCP peer, in the system's order of preference and never empty. UNAVAILABLE with
-// the system's message.
+// The addresses of a TCP peer, in the system's order of preference and never empty. UNAVAILABLE
+// with the system's message.
 absl::StatusOr<std::vector<SocketAddress>> Resolve(const HostPort& peer, NameLookup lookup);
 
 // A non-blocking listening socket. UNAVAILABLE names the address.

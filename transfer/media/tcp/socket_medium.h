@@ -34,8 +34,8 @@ class AwaitedAddresses {
   std::optional<absl::StatusOr<std::vector<SocketAddress>>> addresses_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Looks up host names on a thread of its own, because the system's resolver blocks, for seconds when
-// a name server is gone. The first name starts the thread; numeric addresses need no lookup.
+// Looks up host names on a thread of its own, because the system's resolver blocks, for seconds
+// when a name server is gone. The first name starts the thread; numeric addresses need no lookup.
 // Thread: one thread calls Resolve.
 class NameResolver {
  public:
@@ -104,8 +104,8 @@ struct TcpListener {
                                           const std::string& advertised_host);
 };
 
-// A medium whose connections begin as TCP sockets. The media that derive from it differ in the channel
-// that they make of a socket.
+// A medium whose connections begin as TCP sockets. The media that derive from it differ in the
+// channel that they make of a socket.
 class SocketMedium : public Medium {
  public:
   std::string address() const override { return listener_.address; }

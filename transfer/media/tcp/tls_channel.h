@@ -68,7 +68,8 @@ class TlsChannel final : public ByteChannel {
   absl::StatusOr<size_t> Encrypt(std::span<const std::byte> part);
   // Sends as much of the buffer as the socket takes.
   absl::Status Flush();
-  // The error of the latest OpenSSL call, which returned `result`; OK when it must be repeated later.
+  // The error of the latest OpenSSL call, which returned `result`; OK when it must be repeated
+  // later.
   absl::Status Outcome(int result);
   // The error of a handshake that has failed. Counts the refused peer if this side refused it.
   absl::Status HandshakeError();

@@ -235,7 +235,8 @@ TEST(BytePlaneTest, LoIsBeforeHiAndKBeforeV) {
   payload.resize(NewBytePlaneCodec()->Encode(kSmall, {}, raw, payload).value_or(0));
   Payload expected;
   for (const int value : {0, 2, 3, 4}) {
-    // Eight equal bytes are a run of two bytes. Every predictor makes that of zeros: the first is kept.
+    // Eight equal bytes are a run of two bytes. Every predictor makes that of zeros: the first is
+    // kept.
     const Payload frame = BytesOf({0, 0, 8, 0, 0, 0, 2, 0, 0, 0, 128 + 4, value});
     expected.insert(expected.end(), frame.begin(), frame.end());
   }

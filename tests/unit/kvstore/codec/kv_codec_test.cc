@@ -227,7 +227,8 @@ TEST(KvCodecTablesTest, OtherTablesAreRefused) {
       << "the tables have one layer";
 }
 
-// What lies as far below the top as the tables reach, and what lies beyond, must not be taken for one another.
+// What lies as far below the top as the tables reach, and what lies beyond, must not be taken for
+// one another.
 TEST(KvCodecTablesTest, WhatLiesBeyondTheLastDistanceComesBack) {
   const ExtentShape shape = {DType::kBF16, 1, 64, 16};
   const auto with_exponents = [&](std::vector<uint8_t> exponents) {

@@ -86,7 +86,8 @@ double RelativeError(std::span<const double> before, std::span<const double> aft
   return std::sqrt(error / value);
 }
 
-// Calls `function(group of before, the same group of after)` for all groups of an extent without exact tokens.
+// Calls `function(group of before, the same group of after)` for all groups of an extent without
+// exact tokens.
 template <typename Function>
 void ForEachPair(const ExtentShape& shape, const Bytes& before, const Bytes& after,
                  Function function) {
@@ -139,8 +140,8 @@ TEST_F(QuantisedTest, EveryShapeComesBackNearly) {
   }
 }
 
-// What comes back in a narrow type is what comes back in f32, rounded once: to the nearest, to even bits
-// where two are as near.
+// What comes back in a narrow type is what comes back in f32, rounded once: to the nearest, to even
+// bits where two are as near.
 template <typename Fields>
 void ExpectRounded(DType dtype) {
   const ExtentShape narrow = {dtype, 1, 72, 33};
@@ -196,8 +197,8 @@ TEST_F(QuantisedTest, TheLargestF16StayFinite) {
   EXPECT_GT(std::ranges::count(after, 65504), 100) << "hardly any is beyond the largest";
 }
 
-// Uniform errors of one step have its twelfth root as their deviation, and the largest of 64 normal values
-// is about 2.5 deviations: so many decibels for the first bits, and six for each other.
+// Uniform errors of one step have its twelfth root as their deviation, and the largest of 64 normal
+// values is about 2.5 deviations: so many decibels for the first bits, and six for each other.
 TEST_F(QuantisedTest, EachBitGainsSixDecibels) {
   const ExtentShape shape = {DType::kF32, 4, 64, 64};
   const Bytes raw = BytesOf(Normal(shape.Bytes() / sizeof(float), 5));
@@ -222,8 +223,8 @@ TEST_F(QuantisedTest, KAndVHaveBitsOfTheirOwn) {
   EXPECT_GT(RelativeError(std::span(before).subspan(half), std::span(after).subspan(half)), 0.1);
 }
 
-// One channel is 40 times as large as the others, as some of K are. Without the rotation it would set the
-// scale, and the others would become 0.
+// One channel is 40 times as large as the others, as some of K are. Without the rotation it would
+// set the scale, and the others would become 0.
 TEST_F(QuantisedTest, TheRotationSpreadsALargeChannel) {
   const ExtentShape shape = {DType::kF32, 1, 64, 16};
   std::vector<float> values = Normal(shape.Bytes() / sizeof(float), 6);
@@ -351,7 +352,8 @@ double BitsOf(const ExtentShape& shape, const Bytes& payload) {
          static_cast<double>(shape.Bytes());
 }
 
-// Normal values have an entropy of log2(4.13 deviations) bits, where the largest of 64 is 2.5 deviations.
+// Normal values have an entropy of log2(4.13 deviations) bits, where the largest of 64 is 2.5
+// deviations.
 TEST_F(QuantisedTest, TheEntropyStageSavesWhatNormalValuesLeave) {
   const ExtentShape shape = {DType::kF32, 4, 64, 32};
   const Bytes raw = BytesOf(Normal(shape.Bytes() / sizeof(float), 5));
