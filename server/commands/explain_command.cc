@@ -61,7 +61,8 @@ void AddExplainCommand(CLI::App& app, Action& chosen) {
                       "the id that the client gave, or the one that `tandem generate --verbose` "
                       "prints");
   explain->add_option("--last", flags->last,
-                      "instead: a list of the latest requests, or with 1 all on the latest one");
+                      "instead of one request's id: list so many of the latest requests, or with 1 "
+                      "show all of the latest one");
   explain->add_option("--server,--router", flags->server, "host:port of the router")
       ->capture_default_str();
   explain->add_flag("--json", flags->json, "print one JSON object");

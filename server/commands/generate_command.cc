@@ -271,7 +271,8 @@ void AddGenerateCommand(CLI::App& app, Action& chosen) {
       ->check(TokenEvictionText());
   generate->add_option("--session", flags->session,
                        "id of the conversation, which stays on the workers that have it cached");
-  generate->add_option("--request-id", flags->request_id, "for the server's logs");
+  generate->add_option("--request-id", flags->request_id,
+                       "name of the request in the server's logs and for tandem explain");
   generate->add_flag("--json", flags->json, "print one JSON object at the end");
   generate->add_flag("-v,--verbose", flags->verbose, "print where the time went to stderr");
   AddChoiceFlags(*generate, *flags);
