@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "fmt/ranges.h"
 #include "kernels/cpu/device.h"
+#include "kernels/cpu/faster_compute.h"
 #include "kernels/cpu/ops_cpu.h"
 #include "kernels/cpu/processor.h"
 #include "kernels/cuda/device/backend.h"
@@ -16,18 +17,20 @@
 namespace tandem {
 namespace {
 
+constexpr std::string_view kCpu = "cpu";
 constexpr std::string_view kRoundingCpu = "cpu-bf16";
+constexpr std::string_view kFasterCpu = "cpu-auto";
 
-// Cores that this process may run on: a container or taskset may allow fewer than there are.
+// The number of cores that this process may run on: a container or taskset may allow fewer than
+// there are.
 int NumAllowedCores() {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) return CPU_COUNT(&allowed);
   return static_cast<int>(std::thread::hardware_concurrency());
 }
 
-// The index in "cuda" or "cuda:3"; nothing for any other name.
+// The index in "cuda:3"; nothing for any other name.
 std::optional<int> CudaIndex(std::string_view name) {
-  if (name == "cuda") return 0;
   if (name.substr(0, 5) != "cuda:") return std::nullopt;
   const std::string_view digits = name.substr(5);
   int index = 0;
@@ -38,8 +41,16 @@ std::optional<int> CudaIndex(std::string_view name) {
 
 }  // namespace
 
-absl::StatusOr<Backend> OpenBackend(std::string_view name, const BackendOptions& options) {
+std::string ResolveDeviceName(std::string_view name) {
+  if (name == "cuda") return "cuda:0";
+  if (name != kFasterCpu) return std::string(name);
+  const bool rounds = cpu::FasterCompute() == cpu::CpuCompute::kBF16;
+  return std::string(rounds ? kRoundingCpu : kCpu);
+}
+
+absl::StatusOr<Backend> OpenBackend(std::string_view wanted, const BackendOptions& options) {
   RETURN_IF_ERROR(CheckProcessor());  // a GPU's worker hashes and encodes on the host, too
+  const std::string name = ResolveDeviceName(wanted);
   if (IsCpuName(name)) {
     if (options.num_threads < 0) {
       return InvalidArgument("num_threads={}: give 1 or more, or 0 for one per core",
@@ -47,21 +58,23 @@ absl::StatusOr<Backend> OpenBackend(std::string_view name, const BackendOptions&
     }
     const int num_threads = options.num_threads > 0 ? options.num_threads : NumAllowedCores();
     const auto compute = name == kRoundingCpu ? cpu::CpuCompute::kBF16 : cpu::CpuCompute::kF32;
-    return Backend{.device = NewCpuDevice(std::string(name)),
+    return Backend{.device = NewCpuDevice(name),
                    .ops = std::make_unique<cpu::CpuOps>(num_threads, compute)};
   }
   if (const std::optional<int> index = CudaIndex(name)) return cuda::OpenBackend(*index, options);
-  return NotFound("device {}: there is none of that name; choose one of {}", name,
-                  fmt::join(BackendNames(), ", "));
+  return NotFound("device {}: there is none of that name; choose one of {}, or {}", name,
+                  fmt::join(BackendNames(), ", "), kFasterCpu);
 }
 
 std::vector<std::string> BackendNames() {
-  std::vector<std::string> names = {"cpu", std::string(kRoundingCpu)};
+  std::vector<std::string> names = {std::string(kCpu), std::string(kRoundingCpu)};
   for (std::string& name : cuda::DeviceNames()) names.push_back(std::move(name));
   return names;
 }
 
-bool IsCpuName(std::string_view name) { return name == "cpu" || name == kRoundingCpu; }
+bool IsCpuName(std::string_view name) {
+  return name == kCpu || name == kRoundingCpu || name == kFasterCpu;
+}
 
 absl::Status GpuStatus() { return cuda::CheckDevice(0); }
 

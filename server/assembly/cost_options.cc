@@ -7,13 +7,14 @@
 #include "base/log.h"
 #include "base/machine_name.h"
 #include "base/status.h"
+#include "kernels/registry.h"
 
 namespace tandem {
 
 CostProvenance ProvenanceOf(const WorkerOptions& options, const LoadedModel& model,
                             const EngineOptions& engine) {
   return {.machine = MachineName(),
-          .device = options.tuning.device,
+          .device = ResolveDeviceName(options.tuning.device),
           .threads = options.tuning.threads,
           .model = model.name,
           .model_fingerprint = model.fingerprint,

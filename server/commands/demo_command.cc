@@ -192,8 +192,9 @@ void AddDemoCommand(CLI::App& app, Action& chosen) {
   CLI::App* demo = app.add_subcommand(
       "demo", "Serve the sample model in four processes, use each route, compare, and stop");
   demo->add_option("--model", flags->model_dir, "the model to serve")->capture_default_str();
-  demo->add_option("--device", flags->device,
-                   "where the workers compute: cpu, cpu-bf16, or cuda:0 and so on; they share it")
+  demo->add_option(
+          "--device", flags->device,
+          "where the workers compute: cpu, cpu-bf16, cpu-auto, or cuda:0 and so on; they share it")
       ->capture_default_str();
   demo->add_option("--max-tokens", flags->max_tokens, "of each answer")
       ->check(Positive())

@@ -50,9 +50,10 @@ void AddDeviceFlags(CLI::App& app, WorkerTuning& tuning) {
   const std::string group = kTuningGroup;
   app.add_option("--device", tuning.device,
                  "where to compute: cpu, cpu-bf16 (activations are rounded to bf16 where weights "
-                 "are of bf16 or 8 bits, which is faster where the processor multiplies bf16 "
-                 "itself), or cuda:0 and so on; simulated:FILE takes the times of a parameter file "
-                 "and makes tokens up")
+                 "or KV are of bf16, or weights of 8 bits, which is faster where the processor "
+                 "multiplies bf16 itself), cpu-auto (the faster of both, measured at the start), "
+                 "or cuda:0 and so on; simulated:FILE takes the times of a parameter file and "
+                 "makes tokens up")
       ->capture_default_str()
       ->group(group);
   app.add_option("--simulated-slowdown", tuning.simulated_slowdown,

@@ -78,6 +78,7 @@ absl::StatusOr<CostProvenance> ProvenanceHere(const ProfileFlags& flags) {
 
 absl::Status CompleteFlags(ProfileFlags& flags) {
   StepSession::Options& session = flags.session;
+  session.device = ResolveDeviceName(session.device);
   const StepLimits& limits = flags.quick ? kQuickLimits : kFullLimits;
   if (session.max_step_tokens == 0) session.max_step_tokens = limits.max_step_tokens;
   if (session.max_sequences == 0) session.max_sequences = limits.max_sequences;
@@ -149,7 +150,9 @@ void AddProfileFlags(CLI::App& app, ProfileFlags& flags) {
                  "measure nothing: say whether this parameter file fits the machine, the model and "
                  "the other flags");
   app.add_flag("--quick", flags.quick, "fewer and smaller steps");
-  app.add_option("--device", session.device, "cpu, or a GPU such as cuda:0")->capture_default_str();
+  app.add_option("--device", session.device,
+                 "cpu, cpu-bf16, cpu-auto (the faster of these here), or a GPU such as cuda:0")
+      ->capture_default_str();
   app.add_option("--threads", session.threads, "of the CPU backend; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
 
 #include "gmock/gmock.h"
+#include "kernels/cpu/faster_compute.h"
+#include "kernels/cpu/processor.h"
 #include "kernels/registry.h"
 
 namespace tandem::cpu_device_test {
@@ -188,6 +191,37 @@ TEST(RegistryTest, OpensWhatItNames) {
     ASSERT_TRUE(backend.ok()) << backend.status();
     EXPECT_EQ(backend->device->name(), name);
   }
+}
+
+// The name tells which of both it is, since requests stay on one kind.
+TEST(RegistryTest, TheFasterCpuIsOneOfBoth) {
+  EXPECT_TRUE(IsCpuName("cpu-auto"));
+  const std::string name = ResolveDeviceName("cpu-auto");
+  EXPECT_THAT(name, AnyOf("cpu", "cpu-bf16"));
+  if (!HasBF16Dots()) {
+    EXPECT_EQ(name, "cpu");
+  }
+  const auto backend = OpenBackend("cpu-auto", {});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  EXPECT_EQ(backend->device->name(), name);
+}
+
+// Near the ratios that processors have, 1 and 2, noise decides nothing.
+TEST(RegistryTest, PairsOfBf16AreTakenWhereTheySaveAQuarter) {
+  using cpu::CpuCompute;
+  using std::chrono::microseconds;
+  EXPECT_EQ(cpu::FasterOf({.f32 = microseconds(200), .bf16 = microseconds(110)}),
+            CpuCompute::kBF16);
+  EXPECT_EQ(cpu::FasterOf({.f32 = microseconds(200), .bf16 = microseconds(149)}),
+            CpuCompute::kBF16);
+  EXPECT_EQ(cpu::FasterOf({.f32 = microseconds(200), .bf16 = microseconds(150)}), CpuCompute::kF32);
+  EXPECT_EQ(cpu::FasterOf({.f32 = microseconds(200), .bf16 = microseconds(230)}), CpuCompute::kF32);
+}
+
+TEST(RegistryTest, NamesStandForDevices) {
+  EXPECT_EQ(ResolveDeviceName("cuda"), "cuda:0");
+  EXPECT_EQ(ResolveDeviceName("cuda:1"), "cuda:1");
+  EXPECT_EQ(ResolveDeviceName("cpu"), "cpu");
 }
 
 TEST(RegistryTest, ANegativeNumberOfThreadsIsRefused) {
