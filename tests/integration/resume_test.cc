@@ -16,7 +16,8 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr char kPrompt[] = "It was a fine morning, and the ladies";
-constexpr int32_t kTokens = 300;
+// So many that a worker still decodes when the client has its first 60 tokens, however late it reads.
+constexpr int32_t kTokens = 900;
 
 // Two workers of each role. Of two that are idle the first by name gets the first request; then
 // they take turns.
@@ -230,13 +231,15 @@ TEST_F(ResumeTest, LossesInARow) {
                                               [&](const v1::GenerateResponse& event) {
                                                 outcome.generation.Add(event);
                                                 if (++events == 20) cluster_.Kill("decode-0");
-                                                if (events == 40) cluster_.Kill("prefill-0");
+                                                if (events == 40)
+                                                  cluster_.Signal("prefill-0", SIGKILL);
                                                 if (events == 60) {
                                                   cluster_.Kill("decode-1");
                                                   cluster_.Start("decode-0");
                                                 }
                                                 return true;
                                               });
+  cluster_.Kill("prefill-0");  // waits for its end
   // The prefill worker's loss is seen by whoever asks it first, once its lease has lapsed by
   // nobody.
   const int32_t resumes = outcome.generation.summary.usage().resumes();

@@ -113,7 +113,7 @@ std::vector<EngineRequest> ShortThenLongAnswers() {
   std::vector<EngineRequest> requests;
   for (uint64_t id = 1; id <= kShortAnswers + 16; ++id) {
     const auto prompt_tokens = static_cast<int32_t>(10 + id * 7 % 60);
-    EngineRequest request = Greedy(id, RandomPrompt(id, prompt_tokens, kVocabSize), 90);
+    EngineRequest request = Greedy(id, RandomPrompt(id, prompt_tokens, kVocabSize), 120);
     request.sampling = {.temperature = 0.9f, .seed = id};
     if (id <= kShortAnswers) {
       for (int32_t token = 0; token < kVocabSize; token += 3) {
