@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "hwy/targets.h"
 #include "tests/support/tree.h"
 #include "tests/unit/transformer/model_under_test.h"
 
@@ -37,8 +38,9 @@ void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b) {
 
 class InvarianceTest : public testing::TestWithParam<Case> {
  protected:
-  static std::unique_ptr<ModelUnderTest> Load(int num_threads) {
+  static std::unique_ptr<ModelUnderTest> Load(int num_threads, const char* device = "cpu") {
     return ModelUnderTest::Load({.directory = Directory(GetParam()),
+                                 .device = device,
                                  .num_threads = num_threads,
                                  .kv_dtype = GetParam().kv_dtype,
                                  .max_tokens = 2048});
@@ -76,6 +78,22 @@ TEST_P(InvarianceTest, ThreadsDoNotMatter) {
   const auto one = Load(1);
   const auto two = Load(2);
   ExpectSame(Run(*one, 64), Run(*two, 64));
+}
+
+// A processor with AVX2 computes what one with AVX-512 does, with and without its products of bf16.
+TEST_P(InvarianceTest, VectorWidthsDoNotMatter) {
+  if ((hwy::SupportedTargets() & HWY_AVX3) == 0) GTEST_SKIP() << "this processor has no AVX-512";
+  for (const char* device : {"cpu", "cpu-bf16"}) {
+    SCOPED_TRACE(device);
+    const auto run = [device](int64_t target) {
+      const auto model = Load(2, device);
+      hwy::GetChosenTarget().Update(target);  // after a device was opened, which chooses the best
+      auto logits = Run(*model, 64);
+      hwy::GetChosenTarget().DeInit();
+      return logits;
+    };
+    ExpectSame(run(HWY_AVX2), run(HWY_AVX3));
+  }
 }
 
 TEST_P(InvarianceTest, DecodeEqualsPrefillOfTheSameToken) {
