@@ -22,7 +22,7 @@ namespace HWY_NAMESPACE {
 
 // Two neighbouring elements of a row of a bf16 pool, to be multiplied by `Products`.
 template <class Products>
-struct PairedBF16 {
+struct PairedBF16 : Products {
   float word;
 };
 
@@ -39,9 +39,31 @@ inline constexpr size_t kPairing = kIsPaired<T> ? 2 : 1;
 // NaN.
 enum class Seen : uint8_t { kBoth, kFirst, kSecond };
 
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWide(D d, const hwy::bfloat16_t* first, const hwy::bfloat16_t* second,
+                               Seen seen) {
+  const hn::RebindToUnsigned<D> du;
+  const hn::Rebind<uint16_t, D> d16;
+  const auto load = [&](const hwy::bfloat16_t* row) HWY_ATTR {
+    return hn::PromoteTo(du, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(row)));
+  };
+  if (seen == Seen::kFirst) return hn::BitCast(d, load(first));
+  const auto high = hn::ShiftLeft<16>(load(second));
+  return hn::BitCast(d, seen == Seen::kSecond ? high : hn::Or(high, load(first)));
+}
+
 // Words of a panel, which lie there as floats do.
 template <class Products, Seen kSeen>
-struct PanelPairs {
+struct PanelPairs : Products {
+  static HWY_INLINE void Load(const PanelPairs* HWY_RESTRICT p, size_t /*b_stride*/,
+                              F32 (&x)[kTileVectors]) {
+    LoadWidePair(&p->word, x);
+    if constexpr (kSeen == Seen::kBoth) return;
+    const U32Tag d;
+    const auto mask = hn::Set(d, kSeen == Seen::kFirst ? 0x0000FFFFu : 0xFFFF0000u);
+    for (F32& words : x) words = hn::BitCast(F32Tag(), hn::And(hn::BitCast(d, words), mask));
+  }
+
   float word;
 };
 
@@ -59,22 +81,22 @@ using PanelOf = typename PanelType<T>::Type;
 
 // V of two neighbouring tokens in the pool: two rows, half a stride apart.
 template <class Products, Seen kSeen>
-struct StoredPairs {
+struct StoredPairs : Products {
+  static HWY_INLINE void Load(const StoredPairs* HWY_RESTRICT p, size_t b_stride,
+                              F32 (&x)[kTileVectors]) {
+    const F32Tag d;
+    const hwy::bfloat16_t* first = &p->first;
+    const hwy::bfloat16_t* second = first + b_stride / 2;
+    x[0] = LoadWide(d, first, second, kSeen);
+    x[1] = LoadWide(d, first + kLanes, second + kLanes, kSeen);
+  }
+  static HWY_INLINE void Fetch(const StoredPairs* p, size_t b_stride) {
+    hwy::Prefetch(p);
+    hwy::Prefetch(p + b_stride / 2);
+  }
+
   hwy::bfloat16_t first;
 };
-
-template <class D>
-HWY_INLINE hn::Vec<D> LoadWide(D d, const hwy::bfloat16_t* first, const hwy::bfloat16_t* second,
-                               Seen seen) {
-  const hn::RebindToUnsigned<D> du;
-  const hn::Rebind<uint16_t, D> d16;
-  const auto load = [&](const hwy::bfloat16_t* row) HWY_ATTR {
-    return hn::PromoteTo(du, hn::LoadU(d16, reinterpret_cast<const uint16_t*>(row)));
-  };
-  if (seen == Seen::kFirst) return hn::BitCast(d, load(first));
-  const auto high = hn::ShiftLeft<16>(load(second));
-  return hn::BitCast(d, seen == Seen::kSecond ? high : hn::Or(high, load(first)));
-}
 
 #if HWY_TARGET == HWY_SCALAR
 template <class Products>
@@ -89,37 +111,6 @@ struct Column<PairedBF16<Products>> : Column<float> {
   }
 };
 #endif
-
-template <class Products>
-struct TileColumns<PairedBF16<Products>> : Products {};
-
-template <class Products, Seen kSeen>
-struct TileColumns<PanelPairs<Products, kSeen>> : Products {
-  static HWY_INLINE void Load(const PanelPairs<Products, kSeen>* HWY_RESTRICT p,
-                              size_t /*b_stride*/, F32 (&x)[kTileVectors]) {
-    LoadWidePair(&p->word, x);
-    if constexpr (kSeen == Seen::kBoth) return;
-    const U32Tag d;
-    const auto mask = hn::Set(d, kSeen == Seen::kFirst ? 0x0000FFFFu : 0xFFFF0000u);
-    for (F32& words : x) words = hn::BitCast(F32Tag(), hn::And(hn::BitCast(d, words), mask));
-  }
-};
-
-template <class Products, Seen kSeen>
-struct TileColumns<StoredPairs<Products, kSeen>> : Products {
-  using Pointer = const StoredPairs<Products, kSeen>*;
-  static HWY_INLINE void Load(Pointer HWY_RESTRICT p, size_t b_stride, F32 (&x)[kTileVectors]) {
-    const F32Tag d;
-    const hwy::bfloat16_t* first = &p->first;
-    const hwy::bfloat16_t* second = first + b_stride / 2;
-    x[0] = LoadWide(d, first, second, kSeen);
-    x[1] = LoadWide(d, first + kLanes, second + kLanes, kSeen);
-  }
-  static HWY_INLINE void Fetch(Pointer p, size_t b_stride) {
-    hwy::Prefetch(p);
-    hwy::Prefetch(p + b_stride / 2);
-  }
-};
 
 // Puts `pairs` pairs of rows of V into out[d/32][pair][32]; panel_stride floats from one panel to
 // the next.

@@ -46,16 +46,31 @@ HWY_INLINE void LoadWidePair(const F8E4M3* HWY_RESTRICT p, F32 (&x)[kTileVectors
 }
 #endif
 
-// How the tile reads and multiplies columns of a stored type.
+// How the tile reads and multiplies columns of a stored type: as the type itself says, or as floats.
 template <class T>
 struct TileColumns {
   // Loads the numbers of one step of a Product from `p`. Steps are b_stride elements apart.
-  static HWY_INLINE void Load(const T* HWY_RESTRICT p, size_t /*b_stride*/,
-                              F32 (&x)[kTileVectors]) {
-    LoadWidePair(p, x);
+  static HWY_INLINE void Load(const T* HWY_RESTRICT p, size_t b_stride, F32 (&x)[kTileVectors]) {
+    if constexpr (requires { T::Load(p, b_stride, x); }) {
+      T::Load(p, b_stride, x);
+    } else {
+      LoadWidePair(p, x);
+    }
   }
-  static HWY_INLINE void Fetch(const T* p, size_t /*b_stride*/) { hwy::Prefetch(p); }
-  static HWY_INLINE F32 MulAdd(F32 a, F32 b, F32 sum) { return hn::MulAdd(a, b, sum); }
+  static HWY_INLINE void Fetch(const T* p, size_t b_stride) {
+    if constexpr (requires { T::Fetch(p, b_stride); }) {
+      T::Fetch(p, b_stride);
+    } else {
+      hwy::Prefetch(p);
+    }
+  }
+  static HWY_INLINE F32 MulAdd(F32 a, F32 b, F32 sum) {
+    if constexpr (requires { T::MulAdd(a, b, sum); }) {
+      return T::MulAdd(a, b, sum);
+    } else {
+      return hn::MulAdd(a, b, sum);
+    }
+  }
 };
 
 enum class Start : uint8_t { kZero, kLoad };
