@@ -17,6 +17,7 @@ struct Case {
   const char* checkpoint;
   int32_t prompt_tokens;
   DType kv_dtype;
+  const char* device = "cpu";
 };
 
 std::string Directory(const Case& c) { return TreePath("") + c.checkpoint; }
@@ -38,9 +39,9 @@ void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b) {
 
 class InvarianceTest : public testing::TestWithParam<Case> {
  protected:
-  static std::unique_ptr<ModelUnderTest> Load(int num_threads, const char* device = "cpu") {
+  static std::unique_ptr<ModelUnderTest> Load(int num_threads) {
     return ModelUnderTest::Load({.directory = Directory(GetParam()),
-                                 .device = device,
+                                 .device = GetParam().device,
                                  .num_threads = num_threads,
                                  .kv_dtype = GetParam().kv_dtype,
                                  .max_tokens = 2048});
@@ -83,17 +84,14 @@ TEST_P(InvarianceTest, ThreadsDoNotMatter) {
 // A processor with AVX2 computes what one with AVX-512 does, with and without its products of bf16.
 TEST_P(InvarianceTest, VectorWidthsDoNotMatter) {
   if ((hwy::SupportedTargets() & HWY_AVX3) == 0) GTEST_SKIP() << "this processor has no AVX-512";
-  for (const char* device : {"cpu", "cpu-bf16"}) {
-    SCOPED_TRACE(device);
-    const auto run = [device](int64_t target) {
-      const auto model = Load(2, device);
-      hwy::GetChosenTarget().Update(target);  // after a device was opened, which chooses the best
-      auto logits = Run(*model, 64);
-      hwy::GetChosenTarget().DeInit();
-      return logits;
-    };
-    ExpectSame(run(HWY_AVX2), run(HWY_AVX3));
-  }
+  const auto run = [](int64_t target) {
+    const auto model = Load(2);
+    hwy::GetChosenTarget().Update(target);  // after a device was opened, which chooses the best
+    auto logits = Run(*model, 64);
+    hwy::GetChosenTarget().DeInit();
+    return logits;
+  };
+  ExpectSame(run(HWY_AVX2), run(HWY_AVX3));
 }
 
 TEST_P(InvarianceTest, DecodeEqualsPrefillOfTheSameToken) {
@@ -143,6 +141,8 @@ TEST_P(InvarianceTest, CompanyDoesNotMatter) {
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, InvarianceTest,
                          testing::Values(Case{"models/sample", 301, DType::kBF16},
+                                         Case{"models/sample", 301, DType::kBF16, "cpu-bf16"},
+                                         Case{"models/sample", 150, DType::kF8E4M3, "cpu-bf16"},
                                          Case{"models/sample", 150, DType::kF8E4M3},
                                          Case{"models/sample", 150, DType::kK8V8},
                                          Case{"models/sample", 150, DType::kK6V5},
@@ -154,7 +154,8 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, InvarianceTest,
                          [](const auto& info) {
                            const std::string name = info.param.checkpoint;
                            return name.substr(name.rfind('/') + 1) + "_" +
-                                  std::string(Name(info.param.kv_dtype));
+                                  std::string(Name(info.param.kv_dtype)) +
+                                  (info.param.device == std::string("cpu") ? "" : "_rounded");
                          });
 
 }  // namespace
