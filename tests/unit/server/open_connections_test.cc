@@ -130,7 +130,7 @@ TEST(OpenConnectionsTest, UnfinishedConnectionsWhosePeersKeepTheServerWaitingEnd
     connections.Add(pair->accepted, begin + std::chrono::seconds(1));
   }
   EXPECT_EQ(connections.unfinished_upper_bound(), 5);
-  EXPECT_EQ(connections.EvictUnfinished(begin, kLongPatience, 1), 0) << "none was quiet for long";
+  EXPECT_EQ(connections.EvictUnfinished(begin, kLongPatience, 2), 0) << "none was quiet for long";
   EXPECT_EQ(connections.unfinished_upper_bound(), 3);
   EXPECT_EQ(connections.EvictUnfinished(begin, {}, 1), 0) << "one waits for the server";
   EXPECT_EQ(connections.EvictUnfinished(begin, {}, 2), 2);
