@@ -1,5 +1,6 @@
 """Pages of what was measured on a host without a GPU, but for moving KV: daemon, kernels, scheduler, store."""
 import pathlib
+import statistics
 
 from pages.text import table
 
@@ -7,19 +8,29 @@ from pages.text import table
 def against_peer(result):
     rows = [[case, f"{row['tandem']:.1f}", f"{row['peer']:.1f}", f"{row['ratio']:.2f}", f"{row['daemon']:.1f}",
              f"{100 * row['daemon_over_engine']:.1f}%"] for case, row in result["summary"].items()]
-    middle = result["rounds"][len(result["rounds"]) // 2]["engine"]
-    shares = [[f"{row['kind']} {row.get('tokens', '')}{'batch ' + str(row['batch']) if 'batch' in row else ''}"
-               f"{' at depth ' + str(row['depth']) if row.get('depth') else ''}",
-               f"{row['bytes_per_step'] / 1e6:.0f}", f"{row['flops_per_step'] / 1e9:.2f}",
-               f"{row['gbytes_per_s']:.1f}", f"{100 * row['share_of_dram_read']:.0f}%",
-               f"{row['gflops_per_s']:.0f}", f"{100 * row['share_of_fma']:.0f}%"] for row in middle["results"]]
-    ceilings = middle["ceilings"]
+    engines = [entry["engine"] for entry in result["rounds"]]
+    median_of = lambda pick: statistics.median(pick(index) for index in range(len(engines)))
+    shares = []
+    for at, row in enumerate(engines[0]["results"]):
+        each = lambda key: median_of(lambda index: engines[index]["results"][at][key])
+        name = (f"{row['kind']} {row['tokens']}" if row["kind"] == "prefill" else
+                f"decode batch {row['batch']}" + (f" at depth {row['depth']}" if row["depth"] > 32 else ""))
+        # A step of decode reads the same weights in both programs.
+        of_peer = median_of(lambda index: result["rounds"][index]["peer"][name] / row["batch"] * row["bytes_per_step"] / 1e9
+                            / engines[index]["ceilings"]["dram_read_gbytes_per_s"]
+                            ) if row["kind"] == "decode" and name in result["rounds"][0]["peer"] else None
+        shares.append([name, f"{row['bytes_per_step'] / 1e6:.0f}", f"{row['flops_per_step'] / 1e9:.2f}",
+                       f"{each('gbytes_per_s'):.1f}", f"{100 * each('share_of_dram_read'):.0f}%",
+                       "" if of_peer is None else f"{100 * of_peer:.0f}%",
+                       f"{each('gflops_per_s'):.0f}", f"{100 * each('share_of_fma'):.0f}%"])
+    reads = [engine["ceilings"]["dram_read_gbytes_per_s"] for engine in engines]
+    fma = median_of(lambda index: engines[index]["ceilings"]["fma_gflops_per_s"])
     peer = result.get("peer") or result["rounds"][0]["peer"]["build"]
     weights = "`--weights int8` and Q8_0" if result.get("weights") == "int8" else "bf16 weights"
     if result.get("device") == "cpu-bf16":
         weights += " with `--device cpu-bf16`"
     return f"""
-## {weights} of {middle['parameters'] / 1e9:.2f} B parameters, beside llama.cpp {peer}
+## {weights} of {engines[0]['parameters'] / 1e9:.2f} B parameters, beside llama.cpp {peer}
 
 {result['cpu']}, {result['cores']} cores, {result['threads']} threads, {result['date']}; {weights}, random, the same in both;
 {len(result['rounds'])} rounds in which both ran turn by turn, medians, tokens per second. The last two columns are the same
@@ -28,10 +39,10 @@ work through `tandem up` and gRPC: without a prefix cache, after a warm-up of 2,
 {table(['case', 'tandem', 'llama.cpp', 'ratio', 'daemon', 'daemon / in process'], rows)}
 Command: `{result['command']}`
 
-Of one round, per step, beside the ceilings of that round (DRAM read {ceilings['dram_read_gbytes_per_s']:.1f} GB/s, f32 FMA
-{ceilings['fma_gflops_per_s']:.0f} GFLOP/s):
+Per step, beside the ceilings of the same moments (DRAM read {min(reads):.0f} to {max(reads):.0f} GB/s, median {statistics.median(reads):.1f}; f32 FMA
+{fma:.0f} GFLOP/s), medians of the rounds; with equal bytes, two programs that both reach the ceiling are equally fast:
 
-{table(['case', 'MB', 'GFLOP', 'GB/s', 'of DRAM read', 'GFLOP/s', 'of FMA'], shares)}"""
+{table(['case', 'MB', 'GFLOP', 'GB/s', 'of DRAM read', 'llama.cpp of it', 'GFLOP/s', 'of FMA'], shares)}"""
 
 
 def cheaper_products(result):
