@@ -49,4 +49,16 @@ FoundMark FindMark(std::string_view text, std::string_view mark) {
   return {Match::kNo, text.size(), text.size()};
 }
 
+bool OpensTag(char c) { return c == '<' || c == '['; }
+bool ClosesTag(char c) { return c == '>' || c == ']'; }
+
+std::string MarkOf(std::string_view text) {
+  std::string mark;
+  for (const char c : Trimmed(text)) {
+    if (!mark.empty() && ClosesTag(mark.back()) && (OpensTag(c) || c == '{')) mark += ' ';
+    mark += c;
+  }
+  return mark;
+}
+
 }  // namespace tandem

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace tandem {
@@ -13,6 +14,12 @@ size_t SkipSpace(std::string_view text, size_t at);
 // The end of text[0, end) once the white space at its end is removed.
 size_t TrimSpace(std::string_view text, size_t end);
 std::string_view Trimmed(std::string_view text);
+
+bool OpensTag(char c);   // < or [
+bool ClosesTag(char c);  // > or ]
+// The mark that `text` is: without white space around it, and with a space between its tags, where
+// a model may write any white space.
+std::string MarkOf(std::string_view text);
 
 // Whether text continues at `at` with white space and the mark, whose own white space stands for
 // any amount. Sets `at` after the mark, or for kNo to where the text differs from it. An empty mark

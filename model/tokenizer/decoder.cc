@@ -1,86 +1,19 @@
 #include "model/tokenizer/decoder.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <utility>
 
 #include "base/status.h"
-#include "base/utf8.h"
-#include "model/tokenizer/bpe.h"
+#include "model/tokenizer/byte_steps.h"
 #include "model/tokenizer/matcher.h"
 #include "model/tokenizer/metaspace.h"
+#include "model/tokenizer/strip_steps.h"
 #include "model/tokenizer/unicode.h"
 
 namespace tandem {
 namespace {
 
 constexpr int32_t kMaxStripCharacters = 1024;
-constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
-
-// Tokens written in ByteLevelCharacters become bytes, and bytes become text when their characters
-// are complete. A token with another character stands for itself.
-class ByteLevelStep : public DecodeStep {
- public:
-  void Push(std::string_view token, std::vector<std::string>& out) override {
-    const std::optional<std::string> bytes = ByteLevelBytes(token);
-    held_.append(bytes.has_value() ? std::string_view(*bytes) : token);
-    const size_t held = IncompleteUtf8Suffix(held_);
-    const std::string_view complete = std::string_view(held_).substr(0, held_.size() - held);
-    if (complete.empty()) return;
-    out.push_back(ReplaceInvalidUtf8(complete));
-    held_.erase(0, complete.size());
-  }
-  void Finish(std::vector<std::string>& out) override {
-    if (!held_.empty()) out.push_back(ReplaceInvalidUtf8(held_));
-    held_.clear();
-  }
-  std::unique_ptr<DecodeStep> Fresh() const override { return std::make_unique<ByteLevelStep>(); }
-
- private:
-  std::string held_;
-};
-
-// Emits a run of <0xNN> tokens as text when the run ends. One ill-formed byte anywhere in the run
-// turns every byte of it into U+FFFD, so nothing of it is final earlier.
-class ByteFallbackStep : public DecodeStep {
- public:
-  void Push(std::string_view token, std::vector<std::string>& out) override {
-    if (const std::optional<char> byte = ByteOf(token)) {
-      run_.push_back(*byte);
-      return;
-    }
-    Finish(out);
-    out.emplace_back(token);
-  }
-  void Finish(std::vector<std::string>& out) override {
-    if (run_.empty()) return;
-    if (ValidUtf8Prefix(run_) == run_.size()) {
-      out.push_back(run_);
-    } else {
-      out.insert(out.end(), run_.size(), std::string(kReplacementCharacter));
-    }
-    run_.clear();
-  }
-  std::unique_ptr<DecodeStep> Fresh() const override {
-    return std::make_unique<ByteFallbackStep>();
-  }
-
- private:
-  static std::optional<char> ByteOf(std::string_view token) {
-    if (token.size() != 6 || token.substr(0, 3) != "<0x" || token.back() != '>') return {};
-    int value = 0;
-    for (const char c : token.substr(3, 2)) {
-      const auto digit = std::string_view("0123456789abcdef")
-                             .find(static_cast<char>(c >= 'A' && c <= 'F' ? c - 'A' + 'a' : c));
-      if (digit == std::string_view::npos) return {};
-      value = value * 16 + static_cast<int>(digit);
-    }
-    return static_cast<char>(value);
-  }
-
-  std::string run_;
-};
 
 class ReplaceStep : public DecodeStep {
  public:
@@ -149,78 +82,6 @@ class SpaceBetweenStep : public DecodeStep {
   bool at_start_ = true;
 };
 
-struct StripLimits {
-  std::string content;  // one character
-  int32_t start;        // maximum number of characters to strip at the start
-  int32_t stop;         // maximum number of characters to strip at the end
-};
-
-bool StartsWith(std::string_view text, std::string_view prefix) {
-  return text.substr(0, prefix.size()) == prefix;
-}
-bool EndsWith(std::string_view text, std::string_view suffix) {
-  return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
-}
-
-// Strips a character from the start and the end of each token.
-class StripTokenStep : public DecodeStep {
- public:
-  explicit StripTokenStep(StripLimits limits) : limits_(std::move(limits)) {}
-
-  void Push(std::string_view token, std::vector<std::string>& out) override {
-    const size_t length = limits_.content.size();
-    for (int32_t i = 0; i < limits_.start && StartsWith(token, limits_.content); ++i) {
-      token.remove_prefix(length);
-    }
-    for (int32_t i = 0; i < limits_.stop && EndsWith(token, limits_.content); ++i) {
-      token.remove_suffix(length);
-    }
-    out.emplace_back(token);
-  }
-  void Finish(std::vector<std::string>&) override {}
-  std::unique_ptr<DecodeStep> Fresh() const override {
-    return std::make_unique<StripTokenStep>(limits_);
-  }
-
- private:
-  const StripLimits limits_;
-};
-
-// Strips a character from the start and the end of the text that all tokens form together. Text
-// that may be its end is held back.
-class StripTextStep : public DecodeStep {
- public:
-  explicit StripTextStep(StripLimits limits)
-      : limits_(std::move(limits)), left_at_start_(limits_.start) {}
-
-  void Push(std::string_view chunk, std::vector<std::string>& out) override {
-    while (left_at_start_ > 0 && StartsWith(chunk, limits_.content)) {
-      chunk.remove_prefix(limits_.content.size());
-      --left_at_start_;
-    }
-    if (chunk.empty()) return;
-    left_at_start_ = 0;
-    std::string text = std::move(held_).append(chunk);
-    size_t certain = text.size();
-    for (int32_t i = 0; i < limits_.stop; ++i) {
-      if (!EndsWith(std::string_view(text).substr(0, certain), limits_.content)) break;
-      certain -= limits_.content.size();
-    }
-    held_ = text.substr(certain);
-    text.resize(certain);
-    out.push_back(std::move(text));
-  }
-  void Finish(std::vector<std::string>&) override { held_.clear(); }
-  std::unique_ptr<DecodeStep> Fresh() const override {
-    return std::make_unique<StripTextStep>(limits_);
-  }
-
- private:
-  const StripLimits limits_;
-  int32_t left_at_start_;
-  std::string held_;
-};
-
 absl::StatusOr<std::unique_ptr<DecodeStep>> ParseMetaspace(const JsonFields& fields) {
   using First = MetaspaceStep::First;
   ASSIGN_OR_RETURN(Metaspace metaspace, Metaspace::FromJson(fields));
@@ -284,11 +145,11 @@ absl::StatusOr<std::unique_ptr<DecodeStep>> Decoder::ParseTokenStep(const JsonFi
   if (type == "ByteLevel") {
     RETURN_IF_ERROR(fields.RefuseOthers({"type", "add_prefix_space", "trim_offsets", "use_regex"}));
     fused_ = true;
-    return std::make_unique<ByteLevelStep>();
+    return MakeByteLevelStep();
   }
   if (type == "ByteFallback") {
     RETURN_IF_ERROR(fields.RefuseOthers({"type"}));
-    return std::make_unique<ByteFallbackStep>();
+    return MakeByteFallbackStep();
   }
   if (type == "Metaspace") return ParseMetaspace(fields);
   if (type == "Replace") return ParseReplace(fields);
@@ -308,8 +169,8 @@ absl::StatusOr<std::unique_ptr<DecodeStep>> Decoder::ParseStrip(const JsonFields
   }
   ASSIGN_OR_RETURN(limits.start, fields.Index("start", kMaxStripCharacters));
   ASSIGN_OR_RETURN(limits.stop, fields.Index("stop", kMaxStripCharacters));
-  if (fused_) return std::make_unique<StripTextStep>(std::move(limits));
-  return std::make_unique<StripTokenStep>(std::move(limits));
+  if (fused_) return MakeStripTextStep(std::move(limits));
+  return MakeStripTokenStep(std::move(limits));
 }
 
 Decoder::Run Decoder::Start() const {

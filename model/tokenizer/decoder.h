@@ -6,20 +6,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "model/tokenizer/decode_step.h"
 #include "model/tokenizer/json_fields.h"
 
 namespace tandem {
-
-// One step that turns tokens into text: it receives strings one by one and emits strings, some of
-// them later. Every emitted string consists of whole characters.
-class DecodeStep {
- public:
-  virtual ~DecodeStep() = default;
-  virtual void Push(std::string_view token, std::vector<std::string>& out) = 0;
-  virtual void Finish(std::vector<std::string>& out) = 0;
-  // A new step with the same configuration and no state.
-  virtual std::unique_ptr<DecodeStep> Fresh() const = 0;
-};
 
 // The decoder of a tokenizer.json: a chain of steps over a stream of tokens.
 class Decoder {

@@ -10,7 +10,7 @@ namespace tandem::cuda {
 namespace {
 
 // The most solutions that are kept, since prefill chunks come in any number of rows. More than a
-// model prepares (model/transformer/forward.cc), at some 700 bytes each.
+// model prepares (model/transformer/transformer.cc), at some 700 bytes each.
 constexpr size_t kMaxSolutions = 32768;
 constexpr uint32_t kMaxAlignment = 256;  // what cuBLASLt makes use of
 

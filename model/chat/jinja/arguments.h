@@ -35,4 +35,7 @@ class Bound {
   std::vector<std::optional<Value>> values_;
 };
 
+// INVALID_ARGUMENT when a filter without parameters is given arguments.
+absl::Status NoArguments(Arguments arguments);
+
 }  // namespace tandem::jinja

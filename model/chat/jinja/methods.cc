@@ -103,7 +103,6 @@ Value BindMethod(const Value& self, const MethodEntry& entry) {
 }
 
 std::span<const MethodEntry> MethodsOf(const Value& object) {
-  if (object.text() != nullptr) return StringMethods();
   if (object.dict() != nullptr) return kDictMethods;
   if (object.loop() != nullptr) return kLoopMethods;
   const List* list = object.list();
@@ -132,6 +131,11 @@ std::optional<Value> FindMethod(const Value& object, std::string_view name) {
                     "lists and dicts",
                     name, object.type()),
         /*forbidden=*/true);
+  }
+  if (object.text() != nullptr) {
+    const MethodEntry* const entry = FindStringMethod(name);
+    if (entry == nullptr) return std::nullopt;
+    return BindMethod(object, *entry);
   }
   for (const MethodEntry& entry : MethodsOf(object)) {
     if (entry.name == name) return BindMethod(object, entry);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -20,8 +21,14 @@ struct MethodEntry {
   std::string_view name;
   Method method;  // null: not supported
 };
-// The methods of str.
-std::span<const MethodEntry> StringMethods();
+// The method of str of that name; null where Python's str has none.
+const MethodEntry* FindStringMethod(std::string_view name);
+// Those methods of str that divide a text, and those that look for a text in it.
+std::span<const MethodEntry> SplitMethods();
+std::span<const MethodEntry> SearchMethods();
+
+// The end of a text from which a method works.
+enum class From : uint8_t { kLeft, kRight };
 
 // Operations on texts that filters and methods share.
 absl::StatusOr<Value> JoinTexts(const Text& separator, const std::vector<Text>& texts,

@@ -45,6 +45,10 @@ absl::StatusOr<int64_t> Length(const Value& value);
 absl::StatusOr<std::vector<Value>> Iterate(const Value& value, Machine& machine);
 // Whether Iterate can succeed.
 bool IsIterable(const Value& value);
+// Whether the value is a string, a list or a tuple, which `*` repeats.
+bool IsSequence(const Value& value);
+// Whether the values are two lists or two tuples, which `+` joins and `<` orders.
+bool HaveSameKind(const Value& left, const Value& right);
 
 // obj.name and obj[key] as in Jinja's sandboxed environment: a value that is not there is
 // undefined.

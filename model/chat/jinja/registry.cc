@@ -126,7 +126,8 @@ constexpr FunctionEntry kFunctions[] = {
 std::span<const FunctionEntry> Functions() { return kFunctions; }
 
 const FilterEntry* FindFilter(std::string_view name) {
-  for (const auto filters : {TextFilters(), SequenceFilters(), SelectFilters()}) {
+  for (const auto filters : {TextFilters(), FormatFilters(), NumberFilters(), SequenceFilters(),
+                             SortFilters(), SelectFilters()}) {
     for (const FilterEntry& filter : filters) {
       if (filter.name == name) return &filter;
     }

@@ -23,7 +23,10 @@ const FilterEntry* FindFilter(std::string_view name);
 const TestEntry* FindTest(std::string_view name);
 
 std::span<const FilterEntry> TextFilters();
+std::span<const FilterEntry> FormatFilters();
+std::span<const FilterEntry> NumberFilters();
 std::span<const FilterEntry> SequenceFilters();
+std::span<const FilterEntry> SortFilters();
 std::span<const FilterEntry> SelectFilters();
 
 // The functions that every template sees. Those with a name but without a function are not

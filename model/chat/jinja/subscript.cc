@@ -138,6 +138,10 @@ Value SliceRange(const List& range, const Positions& at, std::vector<Value> item
 
 }  // namespace
 
+absl::Status UndefinedError(const Undefined& undefined) {
+  return InvalidArgument("{}", undefined.reason);
+}
+
 absl::StatusOr<Value> GetAttribute(const Value& object, std::string_view name, Machine& machine) {
   if (object.undefined() != nullptr) return UndefinedError(*object.undefined());
   ASSIGN_OR_RETURN(auto attribute, FindAttribute(object, name));
