@@ -13,7 +13,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/cpu/attention_tile-inl.h"
+#include "kernels/cpu/attention_product-inl.h"
+#include "kernels/cpu/attention_transpose-inl.h"
 #include "kernels/cpu/products-inl.h"
 
 HWY_BEFORE_NAMESPACE();

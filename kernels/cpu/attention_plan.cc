@@ -1,5 +1,6 @@
 #include "kernels/cpu/attention_plan.h"
 
+#include "kernels/split_pieces.h"
 #include "kernels/split_plan.h"
 
 namespace tandem::cpu {

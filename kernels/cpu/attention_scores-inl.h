@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/attention_pairs-inl.h"
+#include "kernels/cpu/attention_product-inl.h"
 #include "kernels/cpu/attention_tile-inl.h"
 #include "kernels/cpu/processor.h"
 

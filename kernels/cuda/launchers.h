@@ -24,7 +24,7 @@ struct LaunchTarget {
   size_t shared_bytes_per_sm = 0;
 };
 
-// ---- launchers in small_ops.cu, attention/rope.cu and memory/kv_blocks.cu
+// ---- launchers in small_ops.cu, attention/rope.cu, memory/kv_blocks.cu and memory/kv_tokens.cu
 cudaError_t Embedding(const LaunchTarget& on, const EmbeddingArgs& args);
 cudaError_t RmsNorm(const LaunchTarget& on, const RmsNormArgs& args);
 cudaError_t SiluMul(const LaunchTarget& on, const SiluMulArgs& args);

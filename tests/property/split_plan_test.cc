@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/split_pieces.h"
 
 namespace tandem::split_plan_test {
 namespace {

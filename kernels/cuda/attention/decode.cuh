@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/attention/tile.cuh"
 #include "kernels/cuda/launchers.h"
+#include "kernels/split_pieces.h"
 #include "kernels/split_plan.h"
 
 // What decode's three kernels agree on: the planner (plan_splits.cu), attention itself

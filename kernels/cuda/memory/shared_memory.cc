@@ -1,20 +1,17 @@
 #include "kernels/cuda/memory/shared_memory.h"
 
 #include <cuda_runtime.h>
-#include <fcntl.h>
 
 #include <cstring>
 #include <optional>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
 #include "base/status.h"
 #include "kernels/cuda/device/cuda_status.h"
 #include "kernels/cuda/device/driver_api.h"
 #include "kernels/cuda/memory/mapped_memory.h"
 #include "kernels/cuda/memory/own_bytes.h"
+#include "kernels/cuda/memory/shared_places.h"
 
 namespace tandem::cuda {
 namespace {
@@ -30,97 +27,29 @@ static_assert(sizeof(cudaIpcMemHandle_t) == MemoryHandle::kTokenBytes);
 
 size_t WholePages(size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
-struct Place {
-  enum class Origin : uint8_t { kAllocated, kOpened };
-
-  Kind kind;
-  Origin origin;
-  int device;
-  size_t bytes;         // of the buffer
-  size_t mapped_bytes;  // of kDeviceFile alone
-  UniqueFd file;        // of kDeviceFile memory that was allocated here
-};
-
-// The shared memory of this process by its address, because freeing a buffer passes on only its
-// place and size.
-class Places {
- public:
-  // Returns false where something is registered at `data` already.
-  bool Add(const std::byte* data, Place place) {
-    absl::MutexLock lock(&mutex_);
-    return places_.emplace(data, std::move(place)).second;
-  }
-  Place Take(const std::byte* data) {
-    absl::MutexLock lock(&mutex_);
-    return std::move(places_.extract(data).mapped());
-  }
-  // The handle of memory that was allocated here, still without its token; none for any other
-  // memory.
-  std::optional<MemoryHandle> Find(std::span<const std::byte> memory) const {
-    absl::MutexLock lock(&mutex_);
-    const auto found = places_.find(memory.data());
-    if (found == places_.end() || found->second.bytes != memory.size() ||
-        found->second.origin != Place::Origin::kAllocated) {
-      return std::nullopt;
-    }
-    MemoryHandle handle{.kind = found->second.kind, .bytes = memory.size()};
-    if (handle.kind == Kind::kDeviceFile) {
-      handle.file = UniqueFd(fcntl(found->second.file.get(), F_DUPFD_CLOEXEC, 0));
-    }
-    return handle;
-  }
-
- private:
-  mutable absl::Mutex mutex_;
-  absl::flat_hash_map<const std::byte*, Place> places_ ABSL_GUARDED_BY(mutex_);
-};
-
-Places& AllPlaces() {
-  static Places& places = *new Places;  // buffers may outlive statics
-  return places;
-}
-
-void FreePlace(std::byte* data, size_t size) {
-  const Place place = AllPlaces().Take(data);
-  cudaSetDevice(place.device);
-  // Unlike cudaFree, the calls that close or unmap memory do not wait for the device. Opened memory
-  // may be closed at any time, and its reader has waited for its own stream: a wait for the whole
-  // device would spoil what other threads record, and last as long as NCCL's kernels wait for their
-  // peers.
-  if (place.origin == Place::Origin::kAllocated) cudaDeviceSynchronize();
-  if (place.kind == Kind::kDeviceFile) {
-    UnmapMemory({data, place.mapped_bytes});
-  } else if (place.origin == Place::Origin::kOpened) {
-    cudaIpcCloseMemHandle(data);
-  } else {
-    cudaFree(data);
-  }
-  if (place.origin == Place::Origin::kAllocated) g_own_bytes -= size;
-}
-
 absl::StatusOr<DeviceBuffer> AllocateFileMemory(int device, size_t bytes) {
   ASSIGN_OR_RETURN(ExportedMemory exported, MapNewMemory(device, bytes));
   std::byte* const data = exported.memory.data;
-  AllPlaces().Add(data, {.kind = Kind::kDeviceFile,
-                         .origin = Place::Origin::kAllocated,
-                         .device = device,
-                         .bytes = bytes,
-                         .mapped_bytes = exported.memory.mapped_bytes,
-                         .file = std::move(exported.file)});
-  return DeviceBuffer(data, bytes, FreePlace);
+  AllSharedPlaces().Add(data, {.kind = Kind::kDeviceFile,
+                               .origin = SharedPlace::Origin::kAllocated,
+                               .device = device,
+                               .bytes = bytes,
+                               .mapped_bytes = exported.memory.mapped_bytes,
+                               .file = std::move(exported.file)});
+  return DeviceBuffer(data, bytes, FreeSharedPlace);
 }
 
 absl::StatusOr<DeviceBuffer> AllocateTokenMemory(int device, size_t bytes) {
   void* data = nullptr;
   RETURN_IF_CUDA_ERROR(cudaMalloc(&data, WholePages(bytes)), "allocate memory to share");
   auto* const begin = static_cast<std::byte*>(data);
-  AllPlaces().Add(begin, {.kind = Kind::kCudaIpc,
-                          .origin = Place::Origin::kAllocated,
-                          .device = device,
-                          .bytes = bytes,
-                          .mapped_bytes = 0,
-                          .file = UniqueFd()});
-  return DeviceBuffer(begin, bytes, FreePlace);
+  AllSharedPlaces().Add(begin, {.kind = Kind::kCudaIpc,
+                                .origin = SharedPlace::Origin::kAllocated,
+                                .device = device,
+                                .bytes = bytes,
+                                .mapped_bytes = 0,
+                                .file = UniqueFd()});
+  return DeviceBuffer(begin, bytes, FreeSharedPlace);
 }
 
 absl::StatusOr<DeviceBuffer> OpenFileMemory(int device, const MemoryHandle& handle) {
@@ -131,13 +60,13 @@ absl::StatusOr<DeviceBuffer> OpenFileMemory(int device, const MemoryHandle& hand
   if (!memory.ok()) {
     return Annotate(memory.status(), fmt::format("open {} bytes behind a file", handle.bytes));
   }
-  AllPlaces().Add(memory->data, {.kind = Kind::kDeviceFile,
-                                 .origin = Place::Origin::kOpened,
-                                 .device = device,
-                                 .bytes = handle.bytes,
-                                 .mapped_bytes = memory->mapped_bytes,
-                                 .file = UniqueFd()});
-  return DeviceBuffer(memory->data, handle.bytes, FreePlace);
+  AllSharedPlaces().Add(memory->data, {.kind = Kind::kDeviceFile,
+                                       .origin = SharedPlace::Origin::kOpened,
+                                       .device = device,
+                                       .bytes = handle.bytes,
+                                       .mapped_bytes = memory->mapped_bytes,
+                                       .file = UniqueFd()});
+  return DeviceBuffer(memory->data, handle.bytes, FreeSharedPlace);
 }
 
 absl::Status TokenFailed(cudaError_t error, uint64_t bytes) {
@@ -172,23 +101,24 @@ absl::StatusOr<DeviceBuffer> OpenTokenMemory(int device, const MemoryHandle& han
   if (error != cudaSuccess) return TokenFailed(error, handle.bytes);
   auto* const data = static_cast<std::byte*>(opened);
   absl::Status status = CheckTokenMemory(data, handle.bytes);
-  if (status.ok() && !AllPlaces().Add(data, {.kind = Kind::kCudaIpc,
-                                             .origin = Place::Origin::kOpened,
-                                             .device = device,
-                                             .bytes = handle.bytes,
-                                             .mapped_bytes = 0,
-                                             .file = UniqueFd()})) {
+  if (status.ok() && !AllSharedPlaces().Add(data, {.kind = Kind::kCudaIpc,
+                                                   .origin = SharedPlace::Origin::kOpened,
+                                                   .device = device,
+                                                   .bytes = handle.bytes,
+                                                   .mapped_bytes = 0,
+                                                   .file = UniqueFd()})) {
     status = FailedPrecondition("a token whose memory is open in this process already");
   }
   if (!status.ok()) {
     cudaIpcCloseMemHandle(data);
     return status;
   }
-  return DeviceBuffer(data, handle.bytes, FreePlace);
+  return DeviceBuffer(data, handle.bytes, FreeSharedPlace);
 }
 
-// FilesWork and TokensWork free what they try without waiting for the device, unlike FreePlace:
-// nothing has used the memory, and another thread of the process may record meanwhile.
+// FilesWork and TokensWork free what they try without waiting for the device, unlike
+// FreeSharedPlace: nothing has used the memory, and another thread of the process may record
+// meanwhile.
 bool FilesWork(int device) {
   const absl::StatusOr<ExportedMemory> memory = MapNewMemory(device, 1);
   if (memory.ok()) UnmapMemory(memory->memory);
@@ -237,7 +167,7 @@ absl::StatusOr<DeviceBuffer> AllocateSharedMemory(int device, Sharing sharing, s
 }
 
 absl::StatusOr<MemoryHandle> ShareMemory(std::span<const std::byte> memory) {
-  std::optional<MemoryHandle> handle = AllPlaces().Find(memory);
+  std::optional<MemoryHandle> handle = AllSharedPlaces().Find(memory);
   if (!handle.has_value()) {
     return InvalidArgument("{} bytes at {} are not what AllocateShared gave", memory.size(),
                            static_cast<const void*>(memory.data()));

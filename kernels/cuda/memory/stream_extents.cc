@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "kernels/cuda/device/cuda_status.h"
-#include "kernels/cuda/device/device.h"
+#include "kernels/cuda/device/stream.h"
 #include "kernels/cuda/memory/extents.h"
 #include "kernels/extent_checks.h"
 
