@@ -16,12 +16,12 @@ enum Side : size_t { kShm, kIpc, kTcp, kTls, kFabric };
 
 constexpr uint64_t kEpoch = 1;
 
-std::unique_ptr<Medium> Tcp(const TlsFiles& tls = {}) { return *TcpMedium::Open({.tls = tls}); }
+std::unique_ptr<Medium> Tcp(const TlsFiles& tls = {}) { return *OpenTcpMedium({.tls = tls}); }
 
 std::unique_ptr<Medium> Shm(const PathOptions& options, Device& device) {
-  return *ShmMedium::Open({.device = &device,
-                           .area_bytes = ShmAreaBytes(device, options.extent_bytes),
-                           .max_payload_bytes = options.extent_bytes});
+  return *OpenShmMedium({.device = &device,
+                         .area_bytes = ShmAreaBytes(device, options.extent_bytes),
+                         .max_payload_bytes = options.extent_bytes});
 }
 
 // One end of each way: with a receiver the receiving one.
@@ -34,7 +34,7 @@ class Ends {
     return Over(std::move(medium), receiver_);
   }
   std::unique_ptr<Transport> OverIpc(std::vector<std::span<const std::byte>> shared) const {
-    return Over(*IpcMedium::Open({.device = &device_, .shared = std::move(shared)}));
+    return Over(*OpenIpcMedium({.device = &device_, .shared = std::move(shared)}));
   }
   // What a worker has: shared memory, else TCP. Peers are not probed.
   std::unique_ptr<Transport> BothWays() const {

@@ -40,38 +40,56 @@ HWY_INLINE uint64_t AllOf(size_t lanes) {
 }
 
 template <class Fields, class Coder>
-bool EncodeRow(const std::byte* raw, const ExtentRow& row, RowWriter& writer) {
-  if (!writer.HasRoomForRow()) return false;
+HWY_INLINE void EncodeLanes(const std::byte* raw, const ExtentRow& row, size_t lanes,
+                            RowWriter& writer) {
   RowBytes tops = {};
   RowBytes exponents;
   RowBytes ranks;
-  std::memcpy(tops.at, row.tops, row.lanes);
-  std::byte* const fixed = writer.NextFixed(RowBytesOf<Fields, Coder>(row.lanes));
-  RowSplit<Fields>::Split(raw + row.raw_at, row.lanes, exponents, fixed);
+  std::memcpy(tops.at, row.tops, lanes);
+  std::byte* const fixed = writer.NextFixed(RowBytesOf<Fields, Coder>(lanes));
+  RowSplit<Fields>::Split(raw + row.raw_at, lanes, exponents, fixed);
   RanksOf(*row.side, tops, exponents, ranks);
+  const uint64_t escaped =
+      Coder::Write(ranks, lanes, fixed + RowSplit<Fields>::RestBytes(lanes), writer);
+  writer.PutEscapes(exponents.at, escaped);
+}
+
+template <class Fields, class Coder>
+HWY_INLINE void DecodeLanes(const ExtentRow& row, size_t lanes, RowReader& reader, std::byte* raw) {
+  RowBytes tops = {};
+  RowBytes exponents;
+  RowBytes ranks = {};
+  std::memcpy(tops.at, row.tops, lanes);
+  const std::byte* const fixed = reader.NextFixed(RowBytesOf<Fields, Coder>(lanes));
   uint64_t escaped =
-      Coder::Write(ranks, row.lanes, fixed + RowSplit<Fields>::RestBytes(row.lanes), writer);
+      Coder::Read(fixed + RowSplit<Fields>::RestBytes(lanes), lanes, reader, ranks) & AllOf(lanes);
+  ExponentsOf(*row.side, tops, ranks, exponents);
   for (; escaped != 0; escaped &= escaped - 1) {
-    writer.PutEscape(exponents.at[std::countr_zero(escaped)]);
+    exponents.at[std::countr_zero(escaped)] = reader.TakeEscape();
+  }
+  RowSplit<Fields>::Join(fixed, lanes, exponents, raw + row.raw_at);
+}
+
+// Rows of 64 channels, and most models have no others, get code of their own: there the compiler knows
+// the sizes of a row's parts, so that it calls no function to copy them.
+template <class Fields, class Coder>
+bool EncodeRow(const std::byte* raw, const ExtentRow& row, RowWriter& writer) {
+  if (!writer.HasRoomForRow()) return false;
+  if (row.lanes == kRowLanes) {
+    EncodeLanes<Fields, Coder>(raw, row, kRowLanes, writer);
+  } else {
+    EncodeLanes<Fields, Coder>(raw, row, row.lanes, writer);
   }
   return true;
 }
 
 template <class Fields, class Coder>
 void DecodeRow(const ExtentRow& row, RowReader& reader, std::byte* raw) {
-  RowBytes tops = {};
-  RowBytes exponents;
-  RowBytes ranks = {};
-  std::memcpy(tops.at, row.tops, row.lanes);
-  const std::byte* const fixed = reader.NextFixed(RowBytesOf<Fields, Coder>(row.lanes));
-  uint64_t escaped =
-      Coder::Read(fixed + RowSplit<Fields>::RestBytes(row.lanes), row.lanes, reader, ranks) &
-      AllOf(row.lanes);
-  ExponentsOf(*row.side, tops, ranks, exponents);
-  for (; escaped != 0; escaped &= escaped - 1) {
-    exponents.at[std::countr_zero(escaped)] = reader.TakeEscape();
+  if (row.lanes == kRowLanes) {
+    DecodeLanes<Fields, Coder>(row, kRowLanes, reader, raw);
+  } else {
+    DecodeLanes<Fields, Coder>(row, row.lanes, reader, raw);
   }
-  RowSplit<Fields>::Join(fixed, row.lanes, exponents, raw + row.raw_at);
 }
 
 // Implements ExponentCodec::EncodeRows with one coder of ranks.

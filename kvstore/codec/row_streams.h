@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -44,7 +45,19 @@ class RowWriter {
     pending_ = written < 64 ? bits >> written : 0;
     num_pending_ += count - 64;
   }
-  void PutEscape(uint8_t exponent) { out_[--escapes_at_] = std::byte{exponent}; }
+  // Appends the exponents of those channels that have a bit in `escaped`. At least four bytes are
+  // written, of which the next row overwrites what is too much: the number of escapes is random, and
+  // a branch for each of them would be mispredicted. There must be room for a row.
+  void PutEscapes(const uint8_t (&exponents)[64], uint64_t escaped) {
+    std::byte* const end = out_.data() + escapes_at_;
+    escapes_at_ -= static_cast<size_t>(std::popcount(escaped));
+    const auto put = [&](std::byte* at) {
+      *at = std::byte{exponents[std::countr_zero(escaped) % 64]};
+      escaped &= escaped - 1;
+    };
+    for (ptrdiff_t i = 1; i <= 4; ++i) put(end - i);
+    for (std::byte* at = end - 4; escaped != 0;) put(--at);
+  }
 
   size_t bits_written() const {
     return 8 * (bits_at_ - fixed_end_ - sizeof(uint32_t)) + static_cast<size_t>(num_pending_);
