@@ -1,6 +1,7 @@
 # Tests of checkpoint.
 tandem_test(checkpoint_test
-  SOURCES unit/checkpoint/checkpoint_test.cc unit/checkpoint/model_config_test.cc
+  SOURCES unit/checkpoint/checkpoint_test.cc unit/checkpoint/model_config_refusals_test.cc
+          unit/checkpoint/model_config_test.cc unit/checkpoint/quantization_config_test.cc
           unit/checkpoint/rope_test.cc unit/checkpoint/safetensors_test.cc
   DEPS tandem_checkpoint
   LABELS unit)

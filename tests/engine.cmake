@@ -7,10 +7,13 @@ tandem_test_program(engine_unit_tests
   DEPS tandem_test_engine tandem_beam_search tandem_profile tandem_simulated nlohmann_json::nlohmann_json
   SUPPORT unit/transformer/model_under_test.cc)
 
+# What a test has beside the file of its name.
+set(beam_search_more unit/engine/beam_steps_test.cc)
+set(prefill_handoff_more unit/engine/lost_stream_test.cc unit/engine/prefill_endings_test.cc)
 foreach(name admission beam_request beam_search converted_handoff decode_handoff device_loss fork
              handoff_states output_stream peer_loss pool_size prefill_handoff progress reservation
              shared_prefix)
-  tandem_test(${name}_test SOURCES unit/engine/${name}_test.cc IN engine_unit_tests)
+  tandem_test(${name}_test SOURCES unit/engine/${name}_test.cc ${${name}_more} IN engine_unit_tests)
 endforeach()
 foreach(name constrained_answer forced_output prompt_logprobs quantised_kv)
   tandem_test(${name}_test SOURCES unit/engine/${name}_test.cc IN engine_unit_tests TIMEOUT 300)
@@ -22,7 +25,8 @@ tandem_test(simulated_device_test
   SOURCES unit/engine/simulated_device_test.cc unit/engine/simulated_steps_test.cc
   IN engine_unit_tests)
 tandem_test(landing_zone_test
-  SOURCES unit/engine/encoded_landing_test.cc unit/engine/landing_zone_test.cc
+  SOURCES unit/engine/converting_zone_test.cc unit/engine/encoded_landing_test.cc
+          unit/engine/landing_zone_test.cc
   IN engine_unit_tests)
 tandem_test(profile_test
   SOURCES unit/engine/cost_parameters_test.cc unit/engine/measure_steps_test.cc
@@ -35,18 +39,24 @@ tandem_fuzz_test(simulated_device_fuzz SOURCES fuzz/simulated_device_fuzz.cc DEP
                  CORPUS fuzz/corpus/simulated_device)
 tandem_fuzz_test(inbound_fuzz SOURCES fuzz/inbound_fuzz.cc DEPS tandem_engine
                  CORPUS fuzz/corpus/inbound)
-tandem_test(engine_test SOURCES unit/engine/engine_test.cc unit/engine/store_view_test.cc
+tandem_test(engine_test
+            SOURCES unit/engine/engine_refusals_test.cc unit/engine/engine_test.cc
+                    unit/engine/store_view_test.cc
             IN engine_unit_tests)
 tandem_test(encoded_handoff_test
-  SOURCES unit/engine/encoded_handoff_test.cc unit/engine/encoded_stream_test.cc
-          unit/engine/kv_dumper_test.cc unit/engine/kv_encoder_test.cc
+  SOURCES unit/engine/codec_drift_test.cc unit/engine/encoded_handoff_test.cc
+          unit/engine/encoded_stream_test.cc unit/engine/kv_dumper_test.cc unit/engine/kv_encoder_test.cc
   IN engine_unit_tests)
-tandem_test(engine_resume_test SOURCES unit/engine/resume_test.cc IN engine_unit_tests TIMEOUT 300)
+tandem_test(engine_resume_test
+            SOURCES unit/engine/resume_endings_test.cc unit/engine/resume_test.cc
+            IN engine_unit_tests TIMEOUT 300)
 tandem_test(preemption_test
             SOURCES unit/engine/preemption_test.cc unit/engine/swapped_sequence_test.cc
             IN engine_unit_tests)
 tandem_test(token_eviction_test
-            SOURCES unit/engine/token_eviction_test.cc IN engine_unit_tests TIMEOUT 300)
+            SOURCES unit/engine/token_eviction_decode_test.cc
+                    unit/engine/token_eviction_pool_test.cc unit/engine/token_eviction_test.cc
+            IN engine_unit_tests TIMEOUT 300)
 tandem_test(engine_soak_test SOURCES property/engine_soak_test.cc IN engine_unit_tests TIMEOUT 300)
 tandem_test(beam_golden_test SOURCES golden/beam_golden_test.cc
             IN engine_unit_tests LABELS golden TIMEOUT 600)

@@ -6,8 +6,9 @@ tandem_test(fault_table_test
             DEPS tandem_engine tandem_proto fmt::fmt)
 add_executable(fault_harness
   fault/fault_harness.cc fault/event_moments.cc fault/event_runner.cc fault/fault_fleet.cc
-  fault/fault_report.cc fault/fault_run.cc fault/fault_schedule.cc fault/fleet_run.cc
-  fault/frame_desk.cc fault/generate_call.cc fault/socket_owner.cc fault/status_watch.cc support/frame_faults.cc support/frame_proxy.cc)
+  fault/fault_report.cc fault/fault_run.cc fault/fault_schedule.cc fault/fault_targets.cc
+  fault/fleet_member.cc fault/fleet_recovery.cc fault/fleet_run.cc fault/frame_desk.cc
+  fault/frame_moments.cc fault/generate_call.cc fault/socket_owner.cc fault/status_watch.cc support/frame_faults.cc support/frame_proxy.cc)
 target_link_libraries(fault_harness PRIVATE tandem_test_cluster tandem_transfer CLI11::CLI11
                                             nlohmann_json::nlohmann_json)
 tandem_precompile(fault_harness DEPS tandem_server)

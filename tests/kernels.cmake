@@ -12,8 +12,15 @@ tandem_precompile(tandem_ops_support TEST)
 
 set(OPS_CONFORMANCE_TESTS device_extents device_sharing ops ops_attention ops_attention_bits
     ops_attention_mass ops_coded_weights ops_kv ops_quantised_kv ops_rows ops_sample ops_validate)
+# What a test has beside the file of its name.
+set(ops_coded_weights_more conformance/ops_f8_weights_test.cc)
+set(ops_kv_more conformance/ops_convert_kv_test.cc conformance/ops_copy_tokens_test.cc)
+set(ops_sample_more conformance/ops_sample_logprobs_test.cc conformance/ops_sample_modifiers_test.cc)
+set(ops_validate_more conformance/ops_validate_attention_test.cc
+    conformance/ops_validate_kv_test.cc)
 foreach(name ${OPS_CONFORMANCE_TESTS})
-  tandem_test(${name}_test SOURCES conformance/${name}_test.cc DEPS tandem_ops_support TIMEOUT 600)
+  tandem_test(${name}_test SOURCES conformance/${name}_test.cc ${${name}_more}
+              DEPS tandem_ops_support TIMEOUT 600)
 endforeach()
 tandem_test(gemm_invariance_test SOURCES unit/kernels/gemm_invariance_test.cc
   DEPS tandem_ops_support)
@@ -24,16 +31,18 @@ tandem_test(prefill_plan_test SOURCES property/prefill_plan_test.cc
 
 # The same suites on the emulated GPU (simt.cmake), and what only it can show.
 foreach(name ${OPS_CONFORMANCE_TESTS})
-  tandem_emulated_test(${name}_emulated_test SOURCES conformance/${name}_test.cc
+  tandem_emulated_test(${name}_emulated_test SOURCES conformance/${name}_test.cc ${${name}_more}
     DEPS tandem_ops_support ARGS --gtest_filter=*/cuda_0* TIMEOUT 600)
 endforeach()
 tandem_emulated_test(cuda_decode_test SOURCES unit/kernels/cuda_decode_test.cc
   DEPS tandem_kernels)
 target_compile_options(cuda_decode_test PRIVATE -Wno-unknown-pragmas)
-tandem_emulated_test(cuda_device_test SOURCES unit/kernels/cuda_device_test.cc DEPS tandem_kernels)
+tandem_emulated_test(cuda_device_test SOURCES unit/kernels/cuda_device_test.cc
+  unit/kernels/cuda_recording_test.cc unit/kernels/cuda_scratch_test.cc DEPS tandem_kernels)
 tandem_emulated_test(cuda_sharing_test SOURCES unit/kernels/cuda_sharing_test.cc
   DEPS tandem_ops_support)
-tandem_emulated_test(cuda_ops_test SOURCES unit/kernels/cuda_ops_test.cc DEPS tandem_kernels)
+tandem_emulated_test(cuda_ops_test SOURCES unit/kernels/cuda_ops_recording_test.cc
+  unit/kernels/cuda_ops_test.cc DEPS tandem_kernels)
 tandem_emulated_test(cuda_prefill_test SOURCES unit/kernels/cuda_prefill_test.cc
   DEPS tandem_ops_support TIMEOUT 300)
 tandem_emulated_test(cuda_errors_test SOURCES unit/kernels/cuda_errors_test.cc DEPS tandem_kernels)

@@ -12,8 +12,10 @@ tandem_test(kvstore_test
 tandem_test(kv_codec_test
   SOURCES unit/kvstore/codec/byte_plane_legacy_test.cc unit/kvstore/codec/byte_plane_test.cc
           unit/kvstore/codec/codec_tables_test.cc unit/kvstore/codec/frame_decoder_test.cc
-          unit/kvstore/codec/frame_parts_test.cc unit/kvstore/codec/kv_codec_test.cc unit/kvstore/codec/packed_extent_test.cc
-          unit/kvstore/codec/quantised_test.cc
+          unit/kvstore/codec/frame_parts_test.cc unit/kvstore/codec/half_scale_test.cc unit/kvstore/codec/kv_codec_test.cc
+          unit/kvstore/codec/packed_extent_test.cc unit/kvstore/codec/plane_backends_test.cc
+          unit/kvstore/codec/plane_predictors_test.cc unit/kvstore/codec/quantised_error_test.cc
+          unit/kvstore/codec/quantised_refusals_test.cc unit/kvstore/codec/quantised_test.cc
   DEPS tandem_kv_codec hwy::hwy)
 tandem_test(kvstore_property_test
   SOURCES property/kvstore_property_test.cc
@@ -34,8 +36,8 @@ tandem_fuzz_test(kv_codec_fuzz
   DEPS tandem_kv_codec)
 
 # What moves blocks, on the device that TANDEM_TEST_DEVICE names: a GPU, or the emulated one.
-set(KVSTORE_DEVICE_TEST unit/kvstore/kv_store_host_test.cc unit/kvstore/kv_store_prefix_test.cc
-    unit/kvstore/kv_store_swap_test.cc)
+set(KVSTORE_DEVICE_TEST unit/kvstore/kv_store_host_codec_test.cc unit/kvstore/kv_store_host_test.cc
+    unit/kvstore/kv_store_prefix_test.cc unit/kvstore/kv_store_swap_test.cc)
 tandem_test(kvstore_device_test SOURCES ${KVSTORE_DEVICE_TEST} DEPS tandem_kvstore)
 tandem_emulated_test(kvstore_emulated_test SOURCES ${KVSTORE_DEVICE_TEST} DEPS tandem_kvstore
                      TIMEOUT 300)

@@ -9,6 +9,7 @@ tandem_test(latency_model_test
   SOURCES unit/scheduler/step_learner_test.cc unit/scheduler/step_model_test.cc
           unit/scheduler/step_fit_test.cc unit/scheduler/step_costs_test.cc
           unit/scheduler/backlog_test.cc unit/scheduler/codec_model_test.cc
+          unit/scheduler/placement_arrivals_test.cc unit/scheduler/placement_handoff_test.cc
           unit/scheduler/placement_model_test.cc
           property/placement_property_test.cc
   DEPS tandem_latency_model)

@@ -8,10 +8,12 @@ tandem_test(server_test
   SOURCES unit/server/access_control_test.cc unit/server/cache_reports_test.cc unit/server/canary_test.cc unit/server/classic_parameters_test.cc
           unit/server/explain_report_test.cc unit/server/exposition_test.cc unit/server/field_metrics_test.cc
           unit/server/generation_test.cc unit/server/heap_trimmer_test.cc unit/server/host_memory_test.cc unit/server/kv_report_test.cc
-          unit/server/message_limit_test.cc unit/server/metrics_test.cc
+          unit/server/load_messages_test.cc unit/server/message_limit_test.cc
+          unit/server/metrics_page_test.cc unit/server/metrics_test.cc
           unit/server/open_connections_test.cc unit/server/open_fabric_test.cc
           unit/server/parse_message_test.cc unit/server/registration_dns_test.cc
-          unit/server/registration_test.cc unit/server/router_directory_test.cc unit/server/router_health_test.cc
+          unit/server/registration_test.cc unit/server/reservation_messages_test.cc
+          unit/server/router_directory_test.cc unit/server/router_health_test.cc
           unit/server/status_mapping_test.cc unit/server/status_page_test.cc unit/server/status_report_test.cc
           unit/server/telemetry_test.cc unit/server/transfer_report_test.cc
           unit/server/watchdog_test.cc unit/server/worker_messages_test.cc
@@ -29,7 +31,7 @@ tandem_test(check_test
   IN server_unit_tests)
 
 tandem_test(grpc_tls_test
-  SOURCES unit/security/grpc_tls_test.cc IN server_unit_tests)
+  SOURCES unit/security/cluster_tls_test.cc unit/security/grpc_tls_test.cc IN server_unit_tests)
 
 tandem_test(eval_test
   SOURCES unit/eval/eval_report_test.cc unit/eval/eval_texts_test.cc unit/eval/eval_windows_test.cc
@@ -44,7 +46,8 @@ tandem_test(terminal_test
   IN server_unit_tests)
 
 tandem_test(http_test
-  SOURCES unit/server/http_server_test.cc unit/server/http_tls_test.cc
+  SOURCES unit/server/http_answers_test.cc unit/server/http_connections_test.cc
+          unit/server/http_server_test.cc unit/server/http_tls_test.cc
           unit/server/request_reader_test.cc
   IN server_unit_tests)
 tandem_test(page_test SOURCES unit/server/page_test.cc IN server_unit_tests)
@@ -80,13 +83,19 @@ tandem_test_program(integration_tests
   DEPS tandem_test_cluster tandem_transfer
   SUPPORT support/abused_fleet.cc support/fake_collector.cc support/hostile_peer.cc support/http_peer.cc
           support/raw_connections.cc support/silent_proxy.cc support/test_certificates.cc)
+# What a test has beside the file of its name.
+set(abuse_more integration/abuse_requests_test.cc)
+set(command_line_more integration/command_line_processes_test.cc
+    integration/command_line_refusals_test.cc)
+set(hostile_http_more integration/hostile_json_test.cc)
+set(openai_integration_more integration/openai_equals_grpc_test.cc)
 foreach(name abuse access bench_serve bench_sweep cached_prompts chat_command command_line config_file_integration
              connections endings eval_command fleet_tls hostile_http hostile_peers http_overload inspect_kv
              kv_tls large_prompts log openai_integration overload prefix_routing profile_command
              request_options resume routes several_choices several_routers silent_connection simulated
              standard_services tool_calls trace_tree transports turns_integration watchdog weights_hash
              worker_loss)
-  tandem_test(${name}_test SOURCES integration/${name}_test.cc IN integration_tests
+  tandem_test(${name}_test SOURCES integration/${name}_test.cc ${${name}_more} IN integration_tests
               LABELS integration TIMEOUT 300)
 endforeach()
 

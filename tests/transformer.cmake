@@ -1,6 +1,7 @@
 # Tests of transformer.
 tandem_test(transformer_test
-  SOURCES unit/transformer/attention_masses_test.cc unit/transformer/forward_test.cc unit/transformer/resident_weights_test.cc
+  SOURCES unit/transformer/attention_masses_test.cc unit/transformer/forward_test.cc
+          unit/transformer/quantised_checkpoint_test.cc unit/transformer/resident_weights_test.cc
           unit/transformer/rope_table_test.cc unit/transformer/sampler_test.cc unit/transformer/weights_test.cc
           unit/transformer/model_under_test.cc
   DEPS tandem_transformer nlohmann_json::nlohmann_json

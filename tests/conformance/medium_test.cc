@@ -38,30 +38,30 @@ void PrintTo(const MediumCase& medium, std::ostream* out) { *out << medium.name;
 
 std::unique_ptr<Medium> NewShm() {
   static const std::unique_ptr<Device> device = NewCpuDevice();
-  return *ShmMedium::Open({.device = device.get(),
-                           .buffer_bytes = 8 << 18,
-                           .area_bytes = 1 << 18,
-                           .max_payload_bytes = 64 << 10});
+  return *OpenShmMedium({.device = device.get(),
+                         .buffer_bytes = 8 << 18,
+                         .area_bytes = 1 << 18,
+                         .max_payload_bytes = 64 << 10});
 }
 
 std::unique_ptr<Medium> NewIpc() {
   static const std::unique_ptr<Device> device = NewCpuDevice();
   static const DeviceBuffer pool = *device->AllocateShared(1 << 20);
-  return *IpcMedium::Open({.device = device.get(), .shared = {pool.bytes()}});
+  return *OpenIpcMedium({.device = device.get(), .shared = {pool.bytes()}});
 }
 
-std::unique_ptr<Medium> NewTcp() { return *TcpMedium::Open({}); }
+std::unique_ptr<Medium> NewTcp() { return *OpenTcpMedium({}); }
 
 std::unique_ptr<Medium> NewTls() {
   static const TestAuthority authority(::testing::TempDir(), fmt::format("media-{}", getpid()));
   static const TlsFiles files = authority.Issue("worker");
-  return *TcpMedium::Open({.tls = files});
+  return *OpenTcpMedium({.tls = files});
 }
 
 // On the emulated GPU (TANDEM_TEST_DEVICE).
 std::unique_ptr<Medium> NewNccl() {
   static const Backend gpu = *OpenBackend(TestDevice(), {});
-  return *NcclMedium::Open(*gpu.device, {.chunk_bytes = 64 << 10});
+  return *OpenNcclMedium(*gpu.device, {.chunk_bytes = 64 << 10});
 }
 
 std::unique_ptr<Medium> NewLoopback() {

@@ -1,63 +1,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <set>
 
 #include "base/rng.h"
-#include "tests/support/ops_fixture.h"
-#include "tests/support/reference_ops.h"
+#include "tests/conformance/sample_fixture.h"
+
+// Which token is drawn: greedily, by temperature and after the filters.
 
 namespace tandem::ops_sample_test {
 namespace {
-
-class SampleTest : public OpsTest {
- protected:
-  std::vector<SampledToken> Sample(const std::vector<float>& logits, std::vector<SampleRow> rows) {
-    std::vector<SampledToken> out(rows.size());
-    const absl::Status status = Run(logits, rows, out);
-    EXPECT_TRUE(status.ok()) << status;
-    return out;
-  }
-
-  absl::Status Run(const std::vector<float>& logits, const std::vector<SampleRow>& rows,
-                   std::span<SampledToken> out) {
-    const auto num_rows = static_cast<int64_t>(rows.size());
-    const DeviceArray device = ToDevice(logits);
-    const int64_t vocab = static_cast<int64_t>(logits.size()) / num_rows;
-    return ops().Sample(stream(), {Tensor(device, {num_rows, vocab}), rows, out});
-  }
-
-  // The ids drawn at the positions [0, count).
-  std::vector<int32_t> Draw(const std::vector<float>& logits, SampleRow row, int64_t count) {
-    std::vector<float> all;
-    std::vector<SampleRow> rows;
-    for (row.position = 0; row.position < count; ++row.position) {
-      all.insert(all.end(), logits.begin(), logits.end());
-      rows.push_back(row);
-    }
-    std::vector<int32_t> ids;
-    for (const SampledToken& token : Sample(all, rows)) ids.push_back(token.token_id);
-    return ids;
-  }
-
-  // Each draw equals the inverse of the reference's distribution, unless the uniform number lies
-  // within rounding of a boundary.
-  void ExpectDrawsFollowReference(const std::vector<float>& logits, const SampleRow& row,
-                                  int64_t count) {
-    const std::vector<double> distribution = reference::SampleDistribution(logits, row);
-    const std::vector<int32_t> ids = Draw(logits, row, count);
-    for (int64_t position = 0; position < count; ++position) {
-      const double uniform = UniformAt(row.seed, static_cast<uint64_t>(position));
-      const auto id = static_cast<size_t>(ids[static_cast<size_t>(position)]);
-      const double low = std::accumulate(distribution.begin(),
-                                         distribution.begin() + static_cast<int64_t>(id), 0.0);
-      ASSERT_GT(distribution[id], 0) << "token " << id << " was filtered out";
-      ASSERT_GT(uniform, low - 1e-5) << "position " << position;
-      ASSERT_LT(uniform, low + distribution[id] + 1e-5) << "position " << position;
-    }
-  }
-};
 
 TEST_P(SampleTest, GreedyTakesTheLowestIdOfTheMaximum) {
   for (size_t vocab : {1, 2, 15, 16, 17, 1000, 32003}) {
@@ -82,43 +34,6 @@ TEST_P(SampleTest, NotFiniteLogitsAreAnErrorThatNamesTheRow) {
       EXPECT_NE(status.ToString().find("row 2"), std::string::npos) << status;
     }
   }
-}
-
-TEST_P(SampleTest, LogprobsAreOfTheUnmodifiedDistribution) {
-  const std::vector<float> logits = Random(5000, 3.0f);
-  const std::vector<double> expected = reference::Logprobs(logits);
-  const std::vector<int32_t> seen = {1, 2, 3};
-  const SampledToken token = Sample(logits, {{.temperature = 0.7f,
-                                              .top_k = 40,
-                                              .repetition_penalty = 1.3f,
-                                              .seed = 5,
-                                              .num_logprobs = 20,
-                                              .prompt_ids = seen}})[0];
-  EXPECT_NEAR(token.logprob, expected[static_cast<size_t>(token.token_id)], 1e-5);
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
-  });
-  ASSERT_EQ(token.top.size(), 20);
-  for (size_t i = 0; i < 20; ++i) {
-    EXPECT_EQ(token.top[i].token_id, order[i]);
-    EXPECT_NEAR(token.top[i].logprob, expected[static_cast<size_t>(order[i])], 1e-5);
-  }
-  EXPECT_TRUE(Sample(logits, {{.num_logprobs = 0}})[0].top.empty());
-}
-
-// Every token is penalized here, so the one that is drawn is, too.
-TEST_P(SampleTest, TheLogprobOfAPenalizedTokenIsThatOfItsUnmodifiedLogit) {
-  const std::vector<float> logits = Random(500, 3.0f);
-  const std::vector<double> expected = reference::Logprobs(logits);
-  std::vector<int32_t> seen(logits.size());
-  std::iota(seen.begin(), seen.end(), 0);
-  const SampledToken token = Sample(logits, {{.repetition_penalty = 1.3f,
-                                              .presence_penalty = 0.5f,
-                                              .num_logprobs = 0,
-                                              .output_ids = seen}})[0];
-  EXPECT_NEAR(token.logprob, expected[static_cast<size_t>(token.token_id)], 1e-5);
 }
 
 // Chi-square over many positions: 11 degrees of freedom exceed 37.4 once in 10,000 right samplers,
@@ -210,138 +125,6 @@ TEST_P(SampleTest, TopKOfOneIsGreedyAtAnyTemperature) {
   }
 }
 
-TEST_P(SampleTest, PenaltiesFollowTheReference) {
-  const std::vector<float> logits = Random(50, 2.0f);
-  const std::vector<int32_t> prompt = {3, 4, 5, 3};
-  const std::vector<int32_t> output = {5, 6, 6, 6, 7};
-  SampleRow row = {
-      .temperature = 1, .num_logprobs = -1, .prompt_ids = prompt, .output_ids = output};
-  row.repetition_penalty = 1.8f;
-  ExpectDrawsFollowReference(logits, row, Size(300, 60));
-  row.frequency_penalty = 0.7f;
-  row.presence_penalty = -0.4f;
-  ExpectDrawsFollowReference(logits, row, Size(300, 60));
-  row.top_k = 9;
-  ExpectDrawsFollowReference(logits, row, Size(300, 60));
-
-  // Greedy: the penalty moves the choice exactly when it should.
-  std::vector<float> two = {2.0f, 1.5f};
-  const std::vector<int32_t> first = {0};
-  EXPECT_EQ(Sample(two, {{.presence_penalty = 0.4f, .output_ids = first}})[0].token_id, 0);
-  EXPECT_EQ(Sample(two, {{.presence_penalty = 0.6f, .output_ids = first}})[0].token_id, 1);
-  EXPECT_EQ(Sample(two, {{.presence_penalty = 0.6f, .prompt_ids = first}})[0].token_id, 0);
-  EXPECT_EQ(Sample(two, {{.repetition_penalty = 1.4f, .prompt_ids = first}})[0].token_id, 1);
-}
-
-TEST_P(SampleTest, BiasesAndExclusionsFollowTheReference) {
-  const std::vector<float> logits = Random(50, 2.0f);
-  const std::vector<TokenBias> biases = {{0, 3.5f}, {7, -100.0f}, {49, 1.25f}, {30, 0.5f}};
-  const std::vector<int32_t> excluded = {0, 12, 12, 48};
-  const std::vector<int32_t> allowed = {49, 0, 7, 30, 31, 32, 12};
-  const std::vector<int32_t> output = {30, 30, 12, 5};
-  SampleRow row = {.temperature = 1, .num_logprobs = -1, .biases = biases};
-  ExpectDrawsFollowReference(logits, row, Size(300, 60));
-  row.excluded_ids = excluded;
-  ExpectDrawsFollowReference(logits, row, Size(300, 60));
-  row.allowed_ids = allowed;
-  ExpectDrawsFollowReference(logits, row, Size(300, 60));
-  row.repetition_penalty = 1.5f;
-  row.frequency_penalty = 0.5f;
-  row.prompt_ids = allowed;
-  row.output_ids = output;
-  ExpectDrawsFollowReference(logits, row, Size(300, 60));
-  // More are kept than are allowed.
-  row.top_k = 20;
-  row.top_p = 0.99f;
-  ExpectDrawsFollowReference(logits, row, Size(300, 60));
-  row.biases = {};
-  row.temperature = 0;
-  ExpectDrawsFollowReference(logits, row, 2);
-}
-
-TEST_P(SampleTest, LongListsOfBiasesAndAllowedTokensFollowTheReference) {
-  const std::vector<float> logits = Random(9001, 2.0f);
-  std::vector<TokenBias> biases;
-  std::vector<int32_t> allowed;
-  for (int32_t i = 0; i < static_cast<int32_t>(kMaxLogitBiases); ++i) {
-    biases.push_back({8 * i, static_cast<float>(i % 7) - 3});
-  }
-  for (int32_t id = 9000; id >= 0; id -= 2) allowed.push_back(id);
-  ExpectDrawsFollowReference(logits,
-                             {.temperature = 1,
-                              .top_p = 0.9f,
-                              .num_logprobs = -1,
-                              .biases = biases,
-                              .allowed_ids = allowed},
-                             Size(40, 8));
-}
-
-// The next row and the next call find the logits and the workspace as if there had been no biases.
-TEST_P(SampleTest, ExclusionsAndBiasesStayWithTheirRow) {
-  constexpr int64_t kVocab = 33;
-  constexpr size_t kRows = 300;
-  const std::vector<float> logits = Random(kVocab);
-  const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
-  std::vector<float> all;
-  for (size_t i = 0; i < kRows; ++i) all.insert(all.end(), logits.begin(), logits.end());
-  std::vector<std::vector<int32_t>> allowed(kRows);
-  std::vector<std::vector<TokenBias>> biases(kRows);
-  std::vector<SampleRow> rows(kRows, {.num_logprobs = -1});
-  for (size_t i = 0; i < kRows; ++i) {
-    const auto id = static_cast<int32_t>(i % kVocab);
-    if (i % 3 == 0) rows[i].allowed_ids = allowed[i] = {id};
-    if (i % 3 == 1) rows[i].biases = biases[i] = {{id, 100.0f}};
-  }
-  for (int call = 0; call < 2; ++call) {
-    const std::vector<SampledToken> tokens = Sample(all, rows);
-    for (size_t i = 0; i < kRows; ++i) {
-      EXPECT_EQ(tokens[i].token_id, i % 3 == 2 ? best : static_cast<int64_t>(i % kVocab)) << i;
-    }
-  }
-}
-
-TEST_P(SampleTest, LogprobsAreOfTheDistributionBeforeBiasesAndExclusions) {
-  const std::vector<float> logits = Random(700, 3.0f);
-  const std::vector<double> expected = reference::Logprobs(logits);
-  const auto best =
-      static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-  const std::vector<int32_t> excluded = {best};
-  const std::vector<TokenBias> biases = {{123, 90.0f}, {best, -90.0f}, {4, -3.0f}};
-  const SampledToken token =
-      Sample(logits, {{.num_logprobs = 4, .biases = biases, .excluded_ids = excluded}})[0];
-  EXPECT_EQ(token.token_id, 123);
-  EXPECT_NEAR(token.logprob, expected[123], 1e-5);
-  ASSERT_EQ(token.top.size(), 4);
-  EXPECT_EQ(token.top[0].token_id, best);
-  EXPECT_NEAR(token.top[0].logprob, expected[static_cast<size_t>(best)], 1e-5);
-}
-
-TEST_P(SampleTest, AGivenTokenIsReportedWhateverItsLogit) {
-  const std::vector<float> logits = Random(700, 3.0f);
-  const std::vector<double> expected = reference::Logprobs(logits);
-  for (const int32_t given : {0, 17, 699}) {
-    const SampledToken token =
-        Sample(logits, {{.temperature = 1, .num_logprobs = 2, .given_token = given}})[0];
-    EXPECT_EQ(token.token_id, given);
-    EXPECT_NEAR(token.logprob, expected[static_cast<size_t>(given)], 1e-5);
-    EXPECT_EQ(token.top.size(), 2);
-  }
-}
-
-TEST_P(SampleTest, ARowThatExcludesEveryTokenIsRefused) {
-  const std::vector<float> logits = Random(60);
-  const std::vector<int32_t> two = {3, 8};
-  const std::vector<int32_t> more = {8, 3, 5};
-  std::vector<SampledToken> out(2);
-  for (const float temperature : {0.0f, 1.0f}) {
-    const std::vector<SampleRow> rows = {
-        {}, {.temperature = temperature, .excluded_ids = more, .allowed_ids = two}};
-    const absl::Status status = Run(logits, rows, out);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_NE(status.ToString().find("row 1"), std::string::npos) << status;
-  }
-}
-
 TEST_P(SampleTest, LongVocabulariesFollowTheReference) {
   const std::vector<float> logits = Random(Size(40001, 9001), 3.0f);
   ExpectDrawsFollowReference(logits, {.temperature = 1, .seed = 3, .num_logprobs = -1}, 12);
@@ -369,53 +152,6 @@ TEST_P(SampleTest, CutsThroughCrowdsOfTokens) {
   // All but a few are so far below that their weights vanish.
   ExpectDrawsFollowReference(
       random, {.temperature = 0.01f, .top_k = 5000, .top_p = 0.99f, .num_logprobs = -1}, 8);
-}
-
-TEST_P(SampleTest, AlternativesAreInOrderHoweverMany) {
-  std::vector<float> logits = Random(5003, 2.0f);
-  for (float& logit : logits) logit = std::round(logit);  // hundreds of each
-  logits[7] = -300;
-  logits[9] = 0.0f;
-  logits[8] = -0.0f;
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
-  });
-  const std::vector<double> expected = reference::Logprobs(logits);
-  for (int32_t count : {1, 3, 1200, 5002, 5003}) {
-    const SampledToken token = Sample(logits, {{.num_logprobs = count}})[0];
-    ASSERT_EQ(token.top.size(), static_cast<size_t>(count));
-    for (size_t i = 0; i < token.top.size(); ++i) {
-      ASSERT_EQ(token.top[i].token_id, order[i]) << "of " << count << ", at " << i;
-      ASSERT_NEAR(token.top[i].logprob, expected[static_cast<size_t>(order[i])], 1e-4);
-    }
-  }
-}
-
-// Penalties of one row are neither another row's nor the next call's.
-TEST_P(SampleTest, PenaltiesStayWithTheirRow) {
-  constexpr size_t kVocab = 33;
-  constexpr size_t kRows = 300;
-  const std::vector<float> logits = Random(kVocab, 0.1f);
-  std::vector<float> all;
-  std::vector<std::vector<int32_t>> ids(kRows);
-  std::vector<SampleRow> rows(kRows, {.presence_penalty = 5, .num_logprobs = -1});
-  for (size_t i = 0; i < kRows; ++i) {
-    all.insert(all.end(), logits.begin(), logits.end());
-    for (size_t id = 0; id < kVocab; ++id) {
-      if (id != i % kVocab) ids[i].push_back(static_cast<int32_t>(id));
-    }
-    rows[i].output_ids = ids[i];
-  }
-  for (int call = 0; call < 2; ++call) {
-    const std::vector<SampledToken> tokens = Sample(all, rows);
-    for (size_t i = 0; i < kRows; ++i) EXPECT_EQ(tokens[i].token_id, i % kVocab);
-  }
-  const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
-  for (const SampledToken& token : Sample(all, std::vector<SampleRow>(kRows))) {
-    EXPECT_EQ(token.token_id, best);
-  }
 }
 
 // P2: the choice is a function of the row, its seed and its position.

@@ -33,7 +33,7 @@ struct EndingCounts {
 };
 
 // Runs events, several at once: sends the request, brings its fault about at its moment
-// (event_moments.cc), and compares what came of it. Thread-safe.
+// (event_moments.cc, frame_moments.cc), and compares what came of it. Thread-safe.
 class EventRunner {
  public:
   // Of `cases` one at least IsLong.

@@ -122,8 +122,8 @@ class HostileReceiver {
                                              : SmallSideChannel::Announces::kAll);
     const size_t piece_bytes = 1 + steps.Take(1);
     peer_streams_ = std::make_unique<PeerStreams>(
-        PeerStreams::Options{.peer = "peer", .connection_id = kConnection},
-        std::make_shared<Link>("peer", "memory"), open_.streams(),
+        kConnection, SendRate(0, Duration::zero()), std::make_shared<Link>("peer", "memory"),
+        open_.streams(),
         [this](OutgoingStream& stream, const absl::Status&) { StreamOver(stream); });
     line_.peer.piece_bytes = piece_bytes;
     line_.peer.room_bytes = 0;

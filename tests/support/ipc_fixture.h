@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "kernels/cpu/device.h"
 #include "tests/support/channel_pair.h"
+#include "transfer/media/host_medium.h"
 #include "transfer/media/ipc/ipc_medium.h"
 #include "transfer/media/memory_greeting.h"
 #include "transfer/media/unix_socket.h"
@@ -41,8 +42,8 @@ inline void FillPattern(std::span<std::byte> bytes, uint64_t seed) {
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>((i * 31 + seed) >> 3);
 }
 
-inline std::unique_ptr<IpcMedium> NewReceiver(Device& device = Cpu()) {
-  return *IpcMedium::Open({.device = &device});
+inline std::unique_ptr<Medium> NewReceiver(Device& device = Cpu()) {
+  return *OpenIpcMedium({.device = &device});
 }
 
 // A side that sends: a pool and what it shares of it.
@@ -50,12 +51,12 @@ struct Sender {
   explicit Sender(Device& device = Cpu()) {
     FillPattern(pool.bytes(), 1);
     FillPattern(probes.bytes(), 2);
-    medium = *IpcMedium::Open({.device = &device, .shared = {pool.bytes(), probes.bytes()}});
+    medium = *OpenIpcMedium({.device = &device, .shared = {pool.bytes(), probes.bytes()}});
   }
 
   DeviceBuffer pool = *Cpu().AllocateShared(kPoolBytes);
   DeviceBuffer probes = *Cpu().AllocateShared(4096);
-  std::unique_ptr<IpcMedium> medium;
+  std::unique_ptr<Medium> medium;
 };
 
 // A sealed file of the host.
@@ -99,7 +100,7 @@ class FalseConnector {
   ByteChannel& channel() { return *channel_; }
 
  private:
-  const std::unique_ptr<IpcMedium> medium_ = NewReceiver();
+  const std::unique_ptr<Medium> medium_ = NewReceiver();
   UniqueFd socket_;
   std::unique_ptr<ByteChannel> channel_;
 };

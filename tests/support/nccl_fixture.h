@@ -42,8 +42,8 @@ inline NcclOptions SmallNccl() {
   return {.chunk_bytes = 256 << 10, .send_slots = 3, .receive_slots = 4};
 }
 
-inline std::unique_ptr<NcclMedium> OpenSmallNccl(const NcclOptions& options = SmallNccl()) {
-  auto medium = NcclMedium::Open(EmulatedGpu(), options);
+inline std::unique_ptr<Medium> OpenSmallNccl(const NcclOptions& options = SmallNccl()) {
+  auto medium = OpenNcclMedium(EmulatedGpu(), options);
   TANDEM_CHECK(medium.ok(), medium.status().ToString());
   return *std::move(medium);
 }
@@ -68,7 +68,7 @@ class NcclTest : public ::testing::Test {
   }
 
   // The status with which a connection ends that is not established, at its connecting side.
-  absl::Status FailToConnect(NcclMedium& from, NcclMedium& to) {
+  absl::Status FailToConnect(Medium& from, Medium& to) {
     auto connecting = from.Connect(to.address());
     if (!connecting.ok()) return connecting.status();
     absl::StatusOr<bool> established = (*connecting)->Establish();
@@ -86,7 +86,7 @@ class NcclTest : public ::testing::Test {
   }
 
   // Both sides go so many steps and leave.
-  void GiveUpWhileConnecting(NcclMedium& from, NcclMedium& to, int steps) {
+  void GiveUpWhileConnecting(Medium& from, Medium& to, int steps) {
     auto connecting = from.Connect(to.address());
     ASSERT_TRUE(connecting.ok()) << connecting.status();
     ASSERT_TRUE((*connecting)->Establish().ok());

@@ -9,7 +9,7 @@ namespace tandem {
 absl::StatusOr<std::unique_ptr<Transport>> OpenTcpTransport(const TcpOptions& options,
                                                             FrameReceiver* receiver,
                                                             const FramedOptions& framed) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Medium> medium, TcpMedium::Open(options));
+  ASSIGN_OR_RETURN(std::unique_ptr<Medium> medium, OpenTcpMedium(options));
   return NewFramedTransport(framed, std::move(medium), receiver);
 }
 

@@ -54,40 +54,41 @@ inline std::unique_ptr<Medium> Opened(absl::StatusOr<std::unique_ptr<Medium>> me
   return *std::move(medium);
 }
 
-template <typename M, typename Options>
-FabricKind::NewMedium MediumOf(Options options) {
-  return [options] { return Opened(M::Open(options)); };
+template <typename Options>
+FabricKind::NewMedium MediumOf(
+    absl::StatusOr<std::unique_ptr<Medium>> (*open)(const Options& options), Options options) {
+  return [open, options] { return Opened(open(options)); };
 }
 
 inline FabricKind::NewMedium OpenLoopback() {
   return [network = std::make_shared<LoopbackNetwork>()] { return network->NewMedium(); };
 }
-inline FabricKind::NewMedium OpenTcp() { return MediumOf<TcpMedium>(TcpOptions{}); }
+inline FabricKind::NewMedium OpenTcp() { return MediumOf(&OpenTcpMedium, TcpOptions{}); }
 // Areas that go round and fill up often.
 inline FabricKind::NewMedium OpenShm(const SideChannelMemory& memory) {
   return [memory] {
     const size_t area_bytes =
         std::bit_ceil(std::max(4 * memory.max_payload_bytes, size_t{1} << 20));
-    return Opened(ShmMedium::Open({.device = &memory.device,
-                                   .buffer_bytes = 4 * area_bytes,
-                                   .area_bytes = area_bytes,
-                                   .max_payload_bytes = memory.max_payload_bytes}));
+    return Opened(OpenShmMedium({.device = &memory.device,
+                                 .buffer_bytes = 4 * area_bytes,
+                                 .area_bytes = area_bytes,
+                                 .max_payload_bytes = memory.max_payload_bytes}));
   };
 }
 
 inline FabricKind::NewMedium OpenTls() {
   const TestAuthority authority(::testing::TempDir(), fmt::format("conformance-{}", getpid()));
-  return MediumOf<TcpMedium>(TcpOptions{.tls = authority.Issue("worker")});
+  return MediumOf(&OpenTcpMedium, TcpOptions{.tls = authority.Issue("worker")});
 }
 
 inline FabricKind::NewMedium OpenIpc(const SideChannelMemory& memory) {
-  return MediumOf<IpcMedium>(IpcOptions{.device = &memory.device, .shared = {memory.shared}});
+  return MediumOf(&OpenIpcMedium, IpcOptions{.device = &memory.device, .shared = {memory.shared}});
 }
 
 // On the emulated GPU. Tests hold the receiver up for longer than a peer may be.
 inline FabricKind::NewMedium OpenNccl(const SideChannelMemory& memory) {
   return [&device = memory.device] {
-    return Opened(NcclMedium::Open(
+    return Opened(OpenNcclMedium(
         device,
         {.send_slots = 3, .receive_slots = 6, .operation_grace = std::chrono::seconds(60)}));
   };

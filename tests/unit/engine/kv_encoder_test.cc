@@ -1,67 +1,31 @@
+// Which codec a stream of KV gets, what its frames hold, and what is counted of it.
+
 #include "engine/handoff/kv_encoder.h"
 
-#include <algorithm>
-#include <cstring>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kvstore/codec/packed_extent.h"
-#include "tests/support/fake_clock.h"
+#include "tests/unit/engine/kv_encoder_fixture.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
 namespace tandem::kv_encoder_test {
 namespace {
 
-constexpr KvLayout kEncoderLayout = {
-    .num_layers = 2, .num_kv_heads = 2, .head_dim = 64, .block_tokens = 16, .dtype = DType::kBF16};
-constexpr ExtentShape kEncoderShape = {DType::kBF16, 2, 64, 16};
-constexpr SendLink kSlowLink = {.takes_any_memory = true, .gigabytes_per_second = 0.001};
-constexpr SendLink kEndlessLink = {.takes_any_memory = true, .gigabytes_per_second = 1e6};
-
-// Time passes with each look at it, so that rates are not endless.
-class TickingClock final : public Clock {
- public:
-  TimePoint Now() const override { return now_ += std::chrono::microseconds(10); }
-
- private:
-  mutable TimePoint now_{};
-};
-
-HandoffTarget TargetThatReads(std::vector<CodecId> codecs, std::vector<uint64_t> tables = {}) {
-  HandoffTarget target;
-  target.data_address = "decode-1:7000";
-  target.reads = {.codecs = std::move(codecs), .tables = std::move(tables)};
-  return target;
-}
-
-const HandoffTarget kReadsAll = TargetThatReads({CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice});
-
-class KvEncoderTest : public testing::Test {
- protected:
-  void Start(std::optional<CodecId> codec, int64_t most_bytes = 1 << 20) {
-    encoder_ = std::make_unique<KvEncoder>(
-        KvEncoder::Options{.layout = kEncoderLayout, .codec = codec, .most_bytes = most_bytes},
-        clock_);
-  }
-  void MakeTables() {
-    for (uint64_t seed = 0; encoder_->calibrates(); ++seed) {
-      ASSERT_LT(seed, 65u) << "1,024 tokens are enough";
-      for (const int32_t layer : {0, 1}) {
-        encoder_->Calibrate(layer, LikeKv(kEncoderShape, seed));
-      }
-    }
-  }
-  CodecId Chosen(const HandoffTarget& target, const SendLink& link,
-                 KvQuality quality = KvQuality::kExact) {
-    const StreamEncoding encoding =
-        encoder_->Choose(target, {.link = link, .bytes = 10 << 20, .quality = quality});
-    return encoding.codec == nullptr ? CodecId::kRaw : encoding.codec->id();
-  }
-
-  TickingClock clock_;
-  std::unique_ptr<KvEncoder> encoder_;
-};
+using kv_encoder::kEncoderLayout;
+using kv_encoder::kEncoderShape;
+using kv_encoder::kEndlessLink;
+using kv_encoder::kReadsAll;
+using kv_encoder::kSlowLink;
+using kv_encoder::KvEncoderTest;
+using kv_encoder::TargetThatReads;
 
 TEST_F(KvEncoderTest, KvGoesAsItIsWhileThereAreNoTables) {
   Start(CodecId::kMaskRice);
@@ -268,86 +232,6 @@ TEST_F(KvEncoderTest, AProbeEncodesASampleAndSendsItAsItIs) {
   EXPECT_EQ(mask_rice.streams, 0u);
   EXPECT_EQ(mask_rice.kv_bytes(), kSamples * extent.size());
   EXPECT_LT(mask_rice.wire_bytes() * 13, mask_rice.kv_bytes() * 10);
-}
-
-// KV whose exponents are all smaller by 8.
-std::vector<std::byte> LikeOtherKv(uint64_t seed) {
-  std::vector<std::byte> extent = LikeKv(kEncoderShape, seed);
-  for (size_t i = 0; i < extent.size(); i += sizeof(uint16_t)) {
-    uint16_t word;
-    std::memcpy(&word, &extent[i], sizeof(word));
-    constexpr uint16_t kExponents = 0x7f80;
-    const int exponent = std::max((word & kExponents) - (8 << 7), 0);
-    word = static_cast<uint16_t>((word & ~kExponents) | (exponent & kExponents));
-    std::memcpy(&extent[i], &word, sizeof(word));
-  }
-  return extent;
-}
-
-class CodecDriftTest : public KvEncoderTest {
- protected:
-  CodecDriftTest() {
-    for (uint64_t seed = 0; seed < 64; ++seed) extents_.push_back(LikeOtherKv(seed));
-  }
-  size_t Encode(const KvCodec& codec, uint64_t i) {
-    std::vector<std::byte> out(kEncoderShape.Bytes());
-    const ExtentPlace place = {.layer = static_cast<int32_t>(i % 2)};
-    const std::vector<std::byte>& extent = extents_[i / 2 % extents_.size()];
-    return encoder_->Encode(&codec, place, 16, extent, out).size.value_or(out.size());
-  }
-  // Encodes so much KV that new tables would be there if the codec's no longer fitted.
-  void EncodeAWindow(const KvCodec& codec) {
-    const size_t extents = 128 + CodecDrift::kWindowBytes / kEncoderShape.Bytes();
-    for (uint64_t i = 0; i < extents; ++i) Encode(codec, i);
-  }
-  EngineStats Stats() const {
-    EngineStats stats;
-    encoder_->AddTo(stats);
-    return stats;
-  }
-
-  std::vector<std::vector<std::byte>> extents_;
-};
-
-TEST_F(CodecDriftTest, TablesThatNoLongerFitAreMadeAgain) {
-  Start(CodecId::kMaskRice);
-  MakeTables();
-  EXPECT_EQ(Stats().codec_calibrations, 1u);
-  const auto old = encoder_->Choose(kReadsAll, {.link = kSlowLink, .bytes = 1 << 20}).codec;
-  const HandoffTarget has_old = TargetThatReads({CodecId::kMaskRice}, {old->tables_id()});
-  EncodeAWindow(*old);
-  EXPECT_EQ(Stats().codec_calibrations, 2u);
-  const StreamEncoding next = encoder_->Choose(has_old, {.link = kSlowLink, .bytes = 1 << 20});
-  EXPECT_NE(next.codec->tables_id(), old->tables_id());
-  EXPECT_FALSE(next.tables.empty());
-  EXPECT_LT(Encode(*next.codec, 500) * 10, Encode(*old, 500) * 9);
-
-  const uint64_t before = Stats().wire_codecs[1].kv_bytes();
-  Encode(*old, 1);
-  EXPECT_EQ(Stats().wire_codecs[1].kv_bytes(), before + kEncoderShape.Bytes())
-      << "a stream may still have the old tables";
-  EncodeAWindow(*next.codec);
-  EncodeAWindow(*next.codec);
-  EXPECT_EQ(Stats().codec_calibrations, 2u);
-}
-
-// A block that is not full has more headers for its KV.
-TEST_F(CodecDriftTest, BlocksThatAreNotFullSayNothingOfTables) {
-  CodecDrift drift;
-  EXPECT_FALSE(drift.Add(CodecDrift::kWindowBytes - 1, CodecDrift::kWindowBytes - 1, 1.5));
-  EXPECT_TRUE(drift.Add(1, 1, 1.5));
-  EXPECT_FALSE(drift.Add(1, 1, 1.5)) << "another window began";
-  EXPECT_FALSE(drift.Add(CodecDrift::kWindowBytes * 3 / 2, CodecDrift::kWindowBytes, 1.54));
-  EXPECT_TRUE(drift.Add(CodecDrift::kWindowBytes * 3 / 2, CodecDrift::kWindowBytes, 1.56));
-  Start(CodecId::kMaskRice);
-  MakeTables();
-  const auto codec = encoder_->Choose(kReadsAll, {.link = kSlowLink, .bytes = 1 << 20}).codec;
-  const std::vector<std::byte> extent = LikeKv(kEncoderShape, 9);
-  std::vector<std::byte> out(extent.size());
-  for (size_t bytes = 0; bytes < 2 * CodecDrift::kWindowBytes; bytes += extent.size() / 16) {
-    encoder_->Encode(codec.get(), {.layer = 1}, 1, extent, out);
-  }
-  EXPECT_FALSE(encoder_->calibrates());
 }
 
 }  // namespace

@@ -1,67 +1,27 @@
-// The sending half of a hand-off: what a prefill engine posts, and how requests end when the peer
-// answers, refuses or is lost.
+// The sending half of a hand-off: what a prefill engine posts, when it opens and keeps its streams,
+// and what it makes of the peer's answers.
 
+#include <chrono>
+#include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "tests/support/fake_clock.h"
 #include "tests/support/recording_sink.h"
 #include "tests/support/scripted_transport.h"
 #include "tests/support/test_engine.h"
+#include "tests/unit/engine/prefill_handoff_fixture.h"
 
 namespace tandem::prefill_handoff_test {
 namespace {
 
 using absl::StatusCode;
-
-constexpr int32_t kVocabSize = 288;
-constexpr uint64_t kStream = 5;
-constexpr uint64_t kNobody = 1u << 30;
-
-class PrefillHandoffTest : public testing::Test {
- protected:
-  void Start(TestEngineSetup setup = {}) {
-    setup.role = Role::kPrefill;
-    engine_ = std::make_unique<TestEngine>(setup);
-    auto transport = std::make_unique<ScriptedTransport>();
-    wire_ = transport.get();
-    engine_->Connect(std::move(transport));
-  }
-
-  void Prefill(EngineRequest request) {
-    (*engine_)->SubmitPrefill(
-        std::move(request),
-        {.data_address = "decode-1:7000", .reservation = ReservationId(kStream), .epoch = 3},
-        recording_.NewSink());
-  }
-  void Prefill(int32_t prompt_tokens) {
-    Prefill(Greedy(1, RandomPrompt(1, prompt_tokens, kVocabSize), 10));
-  }
-
-  void ExpectEnd(StatusCode code) {
-    EXPECT_EQ(recording_.AwaitFinish().status.code(), code) << recording_.AwaitFinish().status;
-    EXPECT_EQ(recording_.num_finishes(), 1);
-    EXPECT_TRUE(engine_->AtRest());
-  }
-  // The engine still serves.
-  void ExpectAlive() {
-    Recording next;
-    EngineRequest request = Greedy(99, {1, 2, 3}, 1);
-    (*engine_)->SubmitPrefill(request, {.reservation = ReservationId(99)}, next.NewSink());
-    EXPECT_TRUE(next.AwaitFinish().status.ok()) << next.AwaitFinish().status;
-  }
-
-  FakeClock clock_;
-  Recording recording_;
-  std::unique_ptr<TestEngine> engine_;
-  ScriptedTransport* wire_ = nullptr;
-};
+using prefill_handoff::kStream;
+using prefill_handoff::kVocabSize;
+using prefill_handoff::PrefillHandoffTest;
 
 // By tokens of a chunk, and by what layers wait for.
 class PostedBlocksTest : public PrefillHandoffTest,
@@ -170,115 +130,6 @@ TEST_F(PrefillHandoffTest, WhatEndsWithItsFirstTokenIsNotCommitted) {
   EXPECT_EQ(wire_->num_aborted(), 1);
 }
 
-// Layer and block of each frame behind the first `skip`.
-std::multiset<std::pair<uint32_t, uint32_t>> Places(const std::vector<RecordedFrame>& frames,
-                                                    size_t skip) {
-  std::multiset<std::pair<uint32_t, uint32_t>> places;
-  for (size_t i = skip; i < frames.size(); ++i) places.insert({frames[i].layer, frames[i].block});
-  return places;
-}
-
-class LostStreamTest : public PrefillHandoffTest, public testing::WithParamInterface<StatusCode> {
- protected:
-  absl::Status Loss() const { return absl::Status(GetParam(), "lost"); }
-};
-
-TEST_P(LostStreamTest, WhileTransferringItIsOpenedAgainAndAllIsPostedAgain) {
-  Start({.block_tokens = 8});
-  Prefill(20);
-  wire_->AwaitCommit(kStream);
-  const std::vector<RecordedFrame> first = wire_->frames();
-  wire_->End(kStream, Loss());
-  wire_->AwaitCommit(kStream);
-  EXPECT_EQ(Places(wire_->frames(), first.size()), Places(first, 0));
-  EXPECT_EQ((*engine_)->stats().handoffs, 1);
-  wire_->End(kStream, absl::OkStatus());
-  ExpectEnd(StatusCode::kOk);
-  EXPECT_EQ(recording_.token_ids().size(), 1u) << "the first token is told once";
-  const HandoffCounts counts = (*engine_)->stats().handoff_counts;
-  EXPECT_EQ(std::pair(counts.sent, counts.retried), std::pair(uint64_t{1}, uint64_t{1}));
-}
-
-TEST_P(LostStreamTest, WhileComputingItIsOpenedAgainAndGoesOn) {
-  Start({.block_tokens = 8, .scheduler = {.max_prefill_chunk = 8}});
-  engine_->gate().Allow(2);
-  Prefill(40);
-  engine_->gate().AwaitHeld();
-  const size_t before = wire_->frames().size();
-  ASSERT_GT(before, 0u);
-  wire_->End(kStream, Loss());
-  engine_->gate().Open();
-  wire_->AwaitCommit(kStream);
-  std::multiset<std::pair<uint32_t, uint32_t>> all;
-  for (uint32_t layer = 0; layer < 2; ++layer) {
-    for (uint32_t block = 0; block < 5; ++block) all.insert({layer, block});
-  }
-  // What the step that was under way posted on the lost stream is dropped there.
-  const auto after = Places(wire_->frames(), before);
-  for (const auto& place : all) EXPECT_GE(after.count(place), 1u);
-  wire_->End(kStream, absl::OkStatus());
-  ExpectEnd(StatusCode::kOk);
-}
-
-// The second loss pauses the stream for 50 ms, in which the last two chunks are computed.
-TEST_P(LostStreamTest, BlocksComputedWhileTheStreamIsLostArePostedWhenItIsOpenAgain) {
-  Start({.block_tokens = 8, .scheduler = {.max_prefill_chunk = 8}, .clock = &clock_});
-  engine_->gate().Allow(1);
-  Prefill(40);
-  engine_->gate().AwaitHeld();
-  for (int loss = 1; loss <= 2; ++loss) {
-    wire_->End(kStream, Loss());
-    engine_->gate().Allow(1);
-    engine_->gate().AwaitHeld();
-  }
-  EXPECT_EQ(wire_->num_opened(), 2);
-  engine_->gate().Allow(1);
-  engine_->gate().AwaitHeld();
-  const size_t before = wire_->frames().size();
-  clock_.Advance(std::chrono::milliseconds(50));
-  engine_->gate().Open();
-  wire_->AwaitCommit(kStream);
-  EXPECT_EQ(wire_->num_opened(), 3);
-  const auto after = Places(wire_->frames(), before);
-  for (uint32_t layer = 0; layer < 2; ++layer) {
-    for (uint32_t block = 0; block < 5; ++block) {
-      EXPECT_EQ(after.count({layer, block}), 1u) << "layer " << layer << ", block " << block;
-    }
-  }
-  wire_->End(kStream, absl::OkStatus());
-  ExpectEnd(StatusCode::kOk);
-}
-
-TEST_P(LostStreamTest, TheFourthLossEndsItWithThePeersName) {
-  Start();
-  Prefill(40);
-  for (int opened = 1; opened <= 4; ++opened) {
-    wire_->AwaitOpened(opened);
-    wire_->AwaitCommit(kStream);
-    wire_->End(kStream, Loss());
-  }
-  ExpectEnd(GetParam());
-  EXPECT_EQ(wire_->num_opened(), 4);
-  EXPECT_NE(recording_.AwaitFinish().status.message().find("decode-1:7000"),
-            absl::string_view::npos);
-  ExpectAlive();
-}
-
-TEST_P(LostStreamTest, ACancelWhileItIsLostLeavesNothing) {
-  Start();
-  Prefill(40);
-  wire_->AwaitCommit(kStream);
-  wire_->End(kStream, Loss());
-  wire_->AwaitCommit(kStream);
-  wire_->End(kStream, Loss());  // the second pause is not over at once
-  (*engine_)->Cancel(RequestId(1), absl::OkStatus());
-  ExpectEnd(StatusCode::kCancelled);
-  ExpectAlive();
-}
-
-INSTANTIATE_TEST_SUITE_P(Codes, LostStreamTest,
-                         testing::Values(StatusCode::kUnavailable, StatusCode::kDataLoss));
-
 TEST_F(PrefillHandoffTest, ARejectionEndsItWithThePeersStatus) {
   Start();
   Prefill(40);
@@ -347,100 +198,6 @@ TEST_F(PrefillHandoffTest, AnAcknowledgementBeforeTheCommitIsRefused) {
   engine_->gate().AwaitHeld();
   wire_->End(kStream, absl::OkStatus());
   engine_->gate().Open();
-  ExpectEnd(StatusCode::kFailedPrecondition);
-}
-
-TEST_F(PrefillHandoffTest, AStreamThatDoesNotOpenEndsIt) {
-  Start();
-  wire_->FailOpen(absl::UnavailableError("shut down"));
-  Prefill(40);
-  ExpectEnd(StatusCode::kUnavailable);
-  EXPECT_EQ(wire_->num_aborted(), 0);
-}
-
-TEST_F(PrefillHandoffTest, AFullQueueOfFramesEndsTheRequest) {
-  Start();
-  wire_->FailPost(absl::ResourceExhaustedError("too many frames"));
-  Prefill(40);
-  ExpectEnd(StatusCode::kResourceExhausted);
-  EXPECT_EQ(wire_->num_aborted(), 1);
-}
-
-TEST_F(PrefillHandoffTest, AFailedPostOfAnEarlyChunkEndsTheRequest) {
-  Start({.least_post_bytes = 1, .scheduler = {.max_prefill_chunk = 8}});
-  wire_->FailPost(absl::ResourceExhaustedError("too many frames"));
-  Prefill(40);
-  ExpectEnd(StatusCode::kResourceExhausted);
-  EXPECT_EQ(wire_->num_aborted(), 1);
-}
-
-TEST_F(PrefillHandoffTest, ACancelWhileComputingAborts) {
-  Start({.scheduler = {.max_prefill_chunk = 8}});
-  engine_->gate().Allow(2);
-  Prefill(40);
-  engine_->gate().AwaitHeld();
-  (*engine_)->Cancel(RequestId(1), absl::OkStatus());
-  engine_->gate().Open();
-  ExpectEnd(StatusCode::kCancelled);
-  EXPECT_EQ(wire_->num_aborted(), 1);
-}
-
-TEST_F(PrefillHandoffTest, ACancelWhileTransferringAborts) {
-  Start();
-  Prefill(40);
-  wire_->AwaitCommit(kStream);
-  (*engine_)->Cancel(RequestId(1), absl::OkStatus());
-  ExpectEnd(StatusCode::kCancelled);
-  EXPECT_EQ(wire_->num_aborted(), 1);
-}
-
-TEST_F(PrefillHandoffTest, ADeadlineWhileTransferringAborts) {
-  Start({.clock = &clock_});
-  EngineRequest request = Greedy(1, RandomPrompt(1, 40, kVocabSize), 10);
-  request.deadline = clock_.Now() + std::chrono::seconds(1);
-  Prefill(std::move(request));
-  wire_->AwaitCommit(kStream);
-  clock_.Advance(std::chrono::seconds(1));
-  (*engine_)->Cancel(RequestId(kNobody), absl::OkStatus());  // to look at its clock
-  ExpectEnd(StatusCode::kDeadlineExceeded);
-  EXPECT_EQ(wire_->num_aborted(), 1);
-}
-
-TEST_F(PrefillHandoffTest, AnIdleEngineWakesForADeadline) {
-  Start();
-  EngineRequest request = Greedy(1, RandomPrompt(1, 40, kVocabSize), 10);
-  request.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
-  Prefill(std::move(request));
-  ExpectEnd(StatusCode::kDeadlineExceeded);
-}
-
-TEST_F(PrefillHandoffTest, AShutdownWhileTransferringAborts) {
-  Start();
-  Prefill(40);
-  wire_->AwaitCommit(kStream);
-  (*engine_)->Shutdown(TimePoint::min());
-  ExpectEnd(StatusCode::kUnavailable);
-  EXPECT_EQ(wire_->num_aborted(), 1);
-}
-
-TEST_F(PrefillHandoffTest, AShutdownWithTimeWaitsForThePeer) {
-  Start();
-  Prefill(40);
-  wire_->AwaitCommit(kStream);
-  wire_->End(kStream, absl::OkStatus());
-  (*engine_)->Shutdown(kNoDeadline);
-  ExpectEnd(StatusCode::kOk);
-}
-
-TEST_F(PrefillHandoffTest, WithoutATransportThereIsNoHandoff) {
-  engine_ = std::make_unique<TestEngine>(TestEngineSetup{.role = Role::kPrefill});
-  Prefill(10);
-  ExpectEnd(StatusCode::kFailedPrecondition);
-}
-
-TEST_F(PrefillHandoffTest, AUnifiedRequestIsRefused) {
-  Start();
-  (*engine_)->Submit(Greedy(1, {1, 2}, 3), recording_.NewSink());
   ExpectEnd(StatusCode::kFailedPrecondition);
 }
 

@@ -1,32 +1,18 @@
-// Requests with several choices: one call per worker, one prompt, each choice its own stream.
+// Requests with several choices that are streamed: how each of them begins, stops and ends.
 
-#include "tests/support/router_fixture.h"
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "tests/unit/router/choices_fixture.h"
 
 namespace tandem::choices_test {
 namespace {
 
-using std::chrono::milliseconds;
+using choices::ChoicesTest;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-class ChoicesTest : public RouterFixture {
- protected:
-  v1::GenerateRequest AskFor(int32_t n, v1::Route route = v1::ROUTE_DISAGGREGATED) {
-    if (route == v1::ROUTE_UNIFIED) Join("u0", v1::WORKER_ROLE_UNIFIED);
-    v1::GenerateRequest request = Ask(route);
-    request.set_n(n);
-    return request;
-  }
-
-  void ExpectOk() {
-    ASSERT_TRUE(stream_.end.has_value());
-    EXPECT_TRUE(stream_.end->ok()) << *stream_.end;
-    ASSERT_TRUE(stream_.summary.has_value());
-    ExpectNothingLeft();
-  }
-};
 
 TEST_F(ChoicesTest, OneCallServesAllAndTheWorkersDeriveTheSeeds) {
   v1::GenerateRequest request = AskFor(3, v1::ROUTE_UNIFIED);
@@ -246,203 +232,6 @@ TEST_F(ChoicesTest, MoreChoicesThanMayBeInFlightAreRefused) {
   beams.mutable_beam_search()->set_beam_width(9);
   EXPECT_TRUE(absl::IsResourceExhausted(router_.Submit(beams, kNoDeadline, other).status()));
   ExpectNothingLeft();
-}
-
-TEST_F(ChoicesTest, BestOfRanksByTotalLogProbability) {
-  v1::GenerateRequest request = AskFor(2, v1::ROUTE_UNIFIED);
-  request.set_best_of(4);
-  Submit(request);
-  EXPECT_EQ(workers_.streams[0]->sequence.n(), 4);
-  EXPECT_EQ(workers_.streams[0]->sequence.sampling().logprobs(), 0) << "ranking needs them";
-  EXPECT_EQ(router_.Status().requests_in_flight(), 4);
-  const float logprobs[] = {-3, -1, -4, -2};
-  for (const int32_t index : {0, 1, 2, 3}) {
-    Say("generate u0", {10 * index}, index, logprobs[index]);
-    Say("generate u0", {10 * index + 1}, index, -0.5f);
-    EndChoice("generate u0", index, kLength);
-  }
-  EXPECT_THAT(stream_.tokens, IsEmpty()) << "the ranking is not known yet";
-  EXPECT_THAT(stream_.finishes, IsEmpty());
-  Close("generate u0", kLength);
-  ExpectOk();
-  ASSERT_EQ(stream_.finishes.size(), 2u);
-  EXPECT_THAT(stream_.ids[0], ElementsAre(10, 11));
-  EXPECT_THAT(stream_.ids[1], ElementsAre(30, 31));
-  EXPECT_DOUBLE_EQ(stream_.FinishOf(0).cumulative_logprob(), -1.5);
-  EXPECT_DOUBLE_EQ(stream_.FinishOf(1).cumulative_logprob(), -2.5);
-  EXPECT_THAT(stream_.logprobs, IsEmpty()) << "the client wanted none";
-  EXPECT_EQ(stream_.summary->usage().completion_tokens(), 8) << "those dropped included";
-}
-
-TEST_F(ChoicesTest, BestOfGoesThroughBothWorkersAndKeepsWantedLogprobs) {
-  v1::GenerateRequest request = AskFor(1);
-  request.set_best_of(2);
-  request.set_max_tokens(2);
-  request.mutable_sampling()->set_logprobs(0);
-  Submit(request);
-  Reserved();
-  Say("prefill p0", {10}, 0, -3.0f);
-  Say("prefill p0", {20}, 1, -1.0f);
-  Close("prefill p0", kHandedOff);
-  for (const int32_t index : {0, 1}) {
-    Say("decode d0", {10 * index + 11}, index, -1.0f);
-    EndChoice("decode d0", index, kLength);
-  }
-  Close("decode d0", kLength);
-  ExpectOk();
-  EXPECT_THAT(stream_.tokens, ElementsAre(20, 21));
-  EXPECT_EQ(stream_.logprobs.size(), 2u);
-  EXPECT_EQ(stream_.FinishOf(0).index(), 0);
-  EXPECT_EQ(stream_.FinishOf(0).kv_bytes().raw(), 77u);
-}
-
-TEST_F(ChoicesTest, BestOfCountsTheLogprobsOfAStoppedChoice) {
-  v1::GenerateRequest request = AskFor(1, v1::ROUTE_UNIFIED);
-  request.set_best_of(2);
-  request.add_stop("b");
-  Submit(request);
-  Say("generate u0", {'a'}, 0, -1.0f);
-  Say("generate u0", {'x'}, 1, -2.0f);
-  Say("generate u0", {'b'}, 1, -0.5f);
-  Say("generate u0", {'c'}, 1, -9.0f);  // too late to count
-  Say("generate u0", {'a'}, 0, -2.0f);
-  EndChoice("generate u0", 0, kLength);
-  Close("generate u0", kLength);
-  ExpectOk();
-  EXPECT_EQ(stream_.text[0], "x");
-  EXPECT_DOUBLE_EQ(stream_.FinishOf(0).cumulative_logprob(), -2.5);
-}
-
-TEST_F(ChoicesTest, BestOfNIsStreamedWhileItIsGenerated) {
-  v1::GenerateRequest request = AskFor(2, v1::ROUTE_UNIFIED);
-  request.set_best_of(2);
-  Submit(request);
-  Say("generate u0", {5}, 1);
-  EXPECT_THAT(stream_.ids[1], ElementsAre(5));
-}
-
-TEST_F(ChoicesTest, ARankedAnswerIsNotTakenForASlowReader) {
-  stream_.capacity = 0;
-  v1::GenerateRequest request = AskFor(2, v1::ROUTE_UNIFIED);
-  request.set_best_of(3);
-  Submit(request);
-  for (const int32_t index : {0, 1, 2}) {
-    for (int i = 0; i < 4; ++i) Say("generate u0", {i}, index, -1.0f);
-    EndChoice("generate u0", index, kLength);
-  }
-  Close("generate u0", kLength);
-  ExpectOk();
-  EXPECT_EQ(stream_.tokens.size(), 8u);
-}
-
-// Beam search: one start from the prefill worker, whole hypotheses from the one that decodes.
-class BeamsTest : public ChoicesTest {
- protected:
-  v1::GenerateRequest AskForBeams(v1::Route route = v1::ROUTE_DISAGGREGATED) {
-    v1::GenerateRequest request = AskFor(2, route);
-    request.mutable_beam_search()->set_beam_width(3);
-    return request;
-  }
-  void StartBeams(const std::string& call) {
-    v1::WorkerEvent event;
-    v1::TokenLogprobs& first = *event.mutable_beam_start()->mutable_first();
-    for (const int32_t id : {7, 8, 9}) first.add_top()->set_token_id(id);
-    event.mutable_beam_start()->mutable_stages()->set_prefill_us(3000);
-    Say(call, event);
-  }
-  void EndHypothesis(const std::string& call, int32_t index, double score) {
-    v1::WorkerEvent event;
-    event.mutable_choice_finish()->set_index(index);
-    event.mutable_choice_finish()->set_reason(kStop);
-    event.mutable_choice_finish()->set_score(score);
-    event.mutable_choice_finish()->set_cumulative_logprob(2 * score);
-    Say(call, event);
-  }
-};
-
-TEST_F(BeamsTest, TheFirstCandidatesGoToTheDecodeWorkerAndNotToTheClient) {
-  Submit(AskForBeams());
-  EXPECT_EQ(workers_.reservations.back()->request.width(), 3);
-  clock_.Advance(milliseconds(2));
-  Reserved();
-  EXPECT_EQ(workers_.streams[0]->sequence.n(), 2);
-  EXPECT_EQ(workers_.streams[0]->sequence.beam_search().beam_width(), 3);
-  EXPECT_EQ(workers_.streams[0]->sequence.beam_search().length_penalty(), 1);
-  EXPECT_EQ(router_.Status().requests_in_flight(), 3);
-  clock_.Advance(milliseconds(5));
-  StartBeams("prefill p0");
-  EXPECT_THAT(stream_.tokens, IsEmpty());
-  ASSERT_EQ(workers_.first_tokens.size(), 1u);
-  EXPECT_EQ(workers_.first_tokens[0].top_size(), 3);
-  EXPECT_EQ(workers_.first_tokens[0].top(1).token_id(), 8);
-  Close("prefill p0", kHandedOff);
-  clock_.Advance(milliseconds(50));
-  for (const int32_t index : {0, 1}) {
-    Say("decode d0", {7, 20 + index, 999}, index);
-    EndHypothesis("decode d0", index, -1.0 - index);
-  }
-  Close("decode d0", kStop);
-  ExpectOk();
-  EXPECT_THAT(stream_.ids[1], ElementsAre(7, 21, 999));
-  const v1::ChoiceFinish& finish = stream_.FinishOf(1);
-  EXPECT_DOUBLE_EQ(finish.score(), -2);
-  EXPECT_DOUBLE_EQ(finish.cumulative_logprob(), -4);
-  EXPECT_DOUBLE_EQ(finish.stages().prefill_ms(), 3) << "as the worker that prefilled said";
-  EXPECT_DOUBLE_EQ(finish.stages().ttft_ms(), 57) << "nothing is sent before the search has ended";
-}
-
-TEST_F(BeamsTest, ABeamSearchForOneTokenNeedsNoDecode) {
-  v1::GenerateRequest request = AskForBeams();
-  request.set_max_tokens(1);
-  Submit(request);
-  Reserved();
-  for (const int32_t index : {0, 1}) {
-    Say("prefill p0", {7 + index}, index);
-    EndHypothesis("prefill p0", index, -1.0 - index);
-  }
-  EXPECT_THAT(workers_.Open(), ElementsAre("prefill p0"));
-  Close("prefill p0", kLength);
-  ExpectOk();
-  EXPECT_THAT(workers_.released, ElementsAre("d0#5"));
-  EXPECT_THAT(stream_.tokens, ElementsAre(7, 8));
-}
-
-TEST_F(BeamsTest, ALongHypothesisIsSentInSeveralChunks) {
-  Submit(AskForBeams());
-  Reserved();
-  StartBeams("prefill p0");
-  Close("prefill p0", kHandedOff);
-  std::vector<int32_t> long_one(2500);
-  for (int32_t i = 0; i < 2500; ++i) long_one[i] = i % 900;
-  for (const int32_t index : {0, 1}) {
-    Say("decode d0", long_one, index);
-    EndHypothesis("decode d0", index, -1.0 - index);
-  }
-  Close("decode d0", kLength);
-  ExpectOk();
-  EXPECT_EQ(stream_.ids[1], long_one);
-  EXPECT_EQ(stream_.most_tokens, 1024);
-  EXPECT_EQ(stream_.FinishOf(0).completion_tokens(), 2500);
-}
-
-TEST_F(BeamsTest, ADecodeWorkerLostBeforeAnyHypothesisIsRetriedElsewhere) {
-  Join("d1", v1::WORKER_ROLE_DECODE);
-  Submit(AskForBeams());
-  Reserved(5);
-  StartBeams("prefill p0");
-  Close("prefill p0", kHandedOff);
-  End("decode d0", Unavailable("Socket closed"), kNetwork);
-  EXPECT_THAT(workers_.Open(), ElementsAre("reserve d1"));
-  Reserved(6);
-  StartBeams("prefill p0");
-  Close("prefill p0", kHandedOff);
-  for (const int32_t index : {0, 1}) {
-    Say("decode d1", {7, 999}, index);
-    EndHypothesis("decode d1", index, -1.0 - index);
-  }
-  Close("decode d1", kStop);
-  ExpectOk();
-  EXPECT_EQ(stream_.summary->usage().preemptions(), 2) << "of the attempt that counts";
 }
 
 }  // namespace

@@ -1,33 +1,28 @@
+// Which requests are valid, field by field. Those for a beam search and those with a forced output
+// are in beam_validation_test.cc and forced_validation_test.cc.
+
 #include "router/request/request_validation.h"
 
-#include <cmath>
-#include <functional>
-#include <limits>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/router/bad_request_cases.h"
 
 namespace tandem::request_validation_test {
 namespace {
 
+using bad_request_cases::BadCase;
+using bad_request_cases::Good;
+using bad_request_cases::kInf;
+using bad_request_cases::kInvalid;
+using bad_request_cases::kNaN;
+using bad_request_cases::Limits;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-RequestLimits Limits() {
-  RequestLimits limits;
-  limits.model = "sample";
-  limits.vocab_size = 100;
-  limits.max_context_tokens = 64;
-  limits.eos_token_ids = {99, 7};
-  limits.has_tokenizer = true;
-  return limits;
-}
-
-v1::GenerateRequest Good() {
-  v1::GenerateRequest request;
-  request.set_text("hello");
-  return request;
-}
+using R = v1::GenerateRequest;
 
 TEST(ValidateRequestTest, TakesTheSimplestRequest) {
   EXPECT_TRUE(ValidateRequest(Good(), Limits()).ok());
@@ -48,13 +43,6 @@ TEST(ValidateRequestTest, RefusesATextThatIsTooLongForTheContextWhateverItsToken
   EXPECT_TRUE(ValidateRequest(request, limits).ok()) << "its tokens may stand for any text";
 }
 
-struct BadCase {
-  const char* name;
-  std::function<void(v1::GenerateRequest&)> spoil;
-  absl::StatusCode code;
-  const char* says;
-};
-
 class BadRequestTest : public testing::TestWithParam<BadCase> {};
 
 TEST_P(BadRequestTest, IsRefusedByFieldAndValue) {
@@ -66,11 +54,6 @@ TEST_P(BadRequestTest, IsRefusedByFieldAndValue) {
 }
 
 v1::SamplingParams& SamplingOf(v1::GenerateRequest& request) { return *request.mutable_sampling(); }
-
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
-using R = v1::GenerateRequest;
 
 INSTANTIATE_TEST_SUITE_P(
     All, BadRequestTest,
@@ -189,175 +172,6 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"RequestId", [](R& r) { r.set_request_id("a b"); }, kInvalid, "request_id"}),
     [](const auto& info) { return info.param.name; });
 
-v1::GenerateRequest GoodBeams() {
-  v1::GenerateRequest request = Good();
-  request.mutable_beam_search()->set_beam_width(4);
-  request.set_n(2);
-  return request;
-}
-
-TEST(ValidateRequestTest, TakesABeamSearch) {
-  v1::GenerateRequest request = GoodBeams();
-  EXPECT_TRUE(ValidateRequest(request, Limits()).ok()) << ValidateRequest(request, Limits());
-  request.mutable_sampling()->set_logprobs(5);
-  request.mutable_sampling()->set_seed(1);                // has no effect
-  request.mutable_sampling()->set_repetition_penalty(1);  // has no effect either
-  request.mutable_beam_search()->set_length_penalty(-10);
-  request.mutable_beam_search()->set_early_stopping(v1::BeamSearch::EARLY_STOPPING_NEVER);
-  for (int i = 0; i < 29; ++i) request.add_stop_token_ids(i * 3 + 1);  // 7 is EOS: 30 in all
-  EXPECT_TRUE(ValidateRequest(request, Limits()).ok()) << ValidateRequest(request, Limits());
-}
-
-class BadBeamsTest : public testing::TestWithParam<BadCase> {};
-
-TEST_P(BadBeamsTest, IsRefusedByFieldAndValue) {
-  v1::GenerateRequest request = GoodBeams();
-  GetParam().spoil(request);
-  const absl::Status status = ValidateRequest(request, Limits());
-  EXPECT_EQ(status.code(), GetParam().code) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().says));
-}
-
-v1::SamplingParams& Sampling(R& request) { return *request.mutable_sampling(); }
-v1::BeamSearch& Beams(R& request) { return *request.mutable_beam_search(); }
-
-INSTANTIATE_TEST_SUITE_P(
-    All, BadBeamsTest,
-    testing::Values(
-        BadCase{"WidthUnset", [](R& r) { Beams(r).clear_beam_width(); }, kInvalid,
-                "beam_width=0 must be in [2, 16]"},
-        BadCase{"WidthOne", [](R& r) { Beams(r).set_beam_width(1); }, kInvalid, "beam_width=1"},
-        BadCase{"WidthNegative", [](R& r) { Beams(r).set_beam_width(-3); }, kInvalid,
-                "beam_width=-3"},
-        BadCase{"WidthLarge", [](R& r) { Beams(r).set_beam_width(17); }, kInvalid, "beam_width=17"},
-        BadCase{"MoreThanTheWidth", [](R& r) { r.set_n(5); }, kInvalid, "n=5 exceeds beam_width=4"},
-        BadCase{"NZero", [](R& r) { r.set_n(0); }, kInvalid, "n=0 must be in [1, 64]"},
-        BadCase{"BestOf", [](R& r) { r.set_best_of(4); }, kInvalid,
-                "best_of=4 does not go with beam_search"},
-        BadCase{"Temperature", [](R& r) { Sampling(r).set_temperature(0); }, kInvalid,
-                "temperature=0 does not go with beam_search"},
-        BadCase{"TopK", [](R& r) { Sampling(r).set_top_k(5); }, kInvalid, "top_k=5 does not"},
-        BadCase{"TopP", [](R& r) { Sampling(r).set_top_p(0.5f); }, kInvalid, "top_p=0.5 does not"},
-        BadCase{"MinP", [](R& r) { Sampling(r).set_min_p(0.5f); }, kInvalid, "min_p=0.5 does not"},
-        BadCase{"Repetition", [](R& r) { Sampling(r).set_repetition_penalty(1.5f); }, kInvalid,
-                "repetition_penalty=1.5 does not"},
-        BadCase{"Presence", [](R& r) { Sampling(r).set_presence_penalty(0.5f); }, kInvalid,
-                "presence_penalty=0.5 does not"},
-        BadCase{"Frequency", [](R& r) { Sampling(r).set_frequency_penalty(-1); }, kInvalid,
-                "frequency_penalty=-1 does not"},
-        BadCase{"Bias", [](R& r) { (*Sampling(r).mutable_logit_bias())[3] = 1; }, kInvalid,
-                "logit_bias of 1 tokens does not go with beam_search"},
-        BadCase{"MinTokens", [](R& r) { Sampling(r).set_min_tokens(3); }, kInvalid,
-                "min_tokens=3 does not go with beam_search"},
-        BadCase{"Allowed", [](R& r) { Sampling(r).add_allowed_token_ids(3); }, kInvalid,
-                "allowed_token_ids of 1 tokens does not go with beam_search"},
-        BadCase{"BadWord", [](R& r) { r.add_bad_words("x"); }, kInvalid,
-                "bad_words has 1 words; beam_search takes none"},
-        BadCase{"NoTokens",
-                [](R& r) {
-                  r.set_max_tokens(0);
-                  r.set_prompt_logprobs(1);
-                },
-                kInvalid, "max_tokens=0 must be at least 1"},
-        BadCase{"StopString", [](R& r) { r.add_stop("x"); }, kInvalid,
-                "stop has 1 strings; beam_search takes none"},
-        BadCase{"LengthPenaltyNaN", [](R& r) { Beams(r).set_length_penalty(kNaN); }, kInvalid,
-                "length_penalty=nan must be in [-10, 10]"},
-        BadCase{"LengthPenalty", [](R& r) { Beams(r).set_length_penalty(11); }, kInvalid,
-                "length_penalty=11"},
-        BadCase{"EarlyStopping",
-                [](R& r) {
-                  Beams(r).set_early_stopping(static_cast<v1::BeamSearch::EarlyStopping>(7));
-                },
-                kInvalid, "early_stopping=7 is unknown"},
-        BadCase{"TooManyStopTokens",
-                [](R& r) {
-                  for (int i = 0; i < 32; ++i) r.add_stop_token_ids(i);
-                },
-                kInvalid,
-                "stop_token_ids: 33 stop tokens, EOS included, are too many for beam_width=4: at "
-                "most 31"}),
-    [](const auto& info) { return info.param.name; });
-
-v1::GenerateRequest GoodForced() {
-  v1::GenerateRequest request = Good();
-  for (const int32_t id : {5, 7, 99}) request.add_forced_token_ids(id);  // two of them are EOS
-  return request;
-}
-
-TEST(ValidateRequestTest, TakesAForcedOutputWhichEndsWithItsLastToken) {
-  v1::GenerateRequest request = GoodForced();
-  request.add_stop_token_ids(5);
-  request.mutable_sampling()->set_logprobs(20);
-  EXPECT_TRUE(ValidateRequest(request, Limits()).ok()) << ValidateRequest(request, Limits());
-  EXPECT_THAT(ResolveStopTokens(request, Limits()), testing::IsEmpty());
-  EXPECT_EQ(*ResolveMaxTokens(request, 61, Limits()), 3);
-  EXPECT_EQ(
-      ResolveMaxTokens(request, 62, Limits()).status().message(),
-      "forced_token_ids of 3 with a prompt of 62 tokens exceed the context of 64: at most 2 are "
-      "left");
-  request.set_max_tokens(3);
-  EXPECT_TRUE(ValidateRequest(request, Limits()).ok()) << ValidateRequest(request, Limits());
-}
-
-class BadForcedTest : public testing::TestWithParam<BadCase> {};
-
-TEST_P(BadForcedTest, IsRefusedByFieldAndValue) {
-  v1::GenerateRequest request = GoodForced();
-  GetParam().spoil(request);
-  const absl::Status status = ValidateRequest(request, Limits());
-  EXPECT_EQ(status.code(), GetParam().code) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().says));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("forced_token_ids"));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    All, BadForcedTest,
-    testing::Values(
-        BadCase{"Outside", [](R& r) { r.set_forced_token_ids(1, 100); }, kInvalid,
-                "forced_token_ids[1]=100 must be in [0, 100)"},
-        BadCase{"Negative", [](R& r) { r.set_forced_token_ids(0, -1); }, kInvalid,
-                "forced_token_ids[0]=-1"},
-        BadCase{"MoreThanTheContext",
-                [](R& r) {
-                  for (int i = 3; i < 64; ++i) r.add_forced_token_ids(1);
-                },
-                kInvalid, "forced_token_ids has 64 ids; the context of 64 holds fewer"},
-        BadCase{"MaxTokens", [](R& r) { r.set_max_tokens(4); }, kInvalid,
-                "max_tokens=4 contradicts forced_token_ids, which are 3"},
-        BadCase{"N", [](R& r) { r.set_n(2); }, kInvalid, "do not go with 2 choices"},
-        BadCase{"BestOf", [](R& r) { r.set_best_of(3); }, kInvalid, "do not go with 3 choices"},
-        BadCase{"Beams", [](R& r) { Beams(r).set_beam_width(4); }, kInvalid, "do not go with 4"},
-        BadCase{"StopString", [](R& r) { r.add_stop("x"); }, kInvalid, "stop has 1 strings"},
-        BadCase{"BadWord", [](R& r) { r.add_bad_words("x"); }, kInvalid, "bad_words has 1 words"},
-        BadCase{"Bias", [](R& r) { (*Sampling(r).mutable_logit_bias())[3] = 1; }, kInvalid,
-                "logit_bias of 1 tokens does not go"},
-        BadCase{"Allowed", [](R& r) { Sampling(r).add_allowed_token_ids(3); }, kInvalid,
-                "allowed_token_ids of 1 tokens does not go"},
-        BadCase{"MinTokens", [](R& r) { Sampling(r).set_min_tokens(3); }, kInvalid,
-                "min_tokens=3 does not go"}),
-    [](const auto& info) { return info.param.name; });
-
-TEST(ResolveSloTest, TheRoutersSlosAreThoseThatTheClientDidNotGive) {
-  RequestLimits limits = Limits();
-  v1::GenerateRequest request = Good();
-  EXPECT_FALSE(ResolveSlo(request, limits).ttft.has_value());
-  limits.default_slo = {.ttft = ModelTime(500), .tpot = ModelTime(40)};
-  request.set_tpot_slo_ms(12.5);
-  const Slo slo = ResolveSlo(request, limits);
-  EXPECT_EQ(slo.ttft, ModelTime(500));
-  EXPECT_EQ(slo.tpot, ModelTime(12.5));
-}
-
-TEST(ResolveChoicesTest, BestOfElseNElseOne) {
-  v1::GenerateRequest request = Good();
-  EXPECT_EQ(ResolveChoices(request), 1);
-  request.set_n(3);
-  EXPECT_EQ(ResolveChoices(request), 3);
-  request.set_best_of(5);
-  EXPECT_EQ(ResolveChoices(request), 5);
-}
-
 TEST(ValidateRequestTest, WithoutTokenizerOnlyTokenIdsAreServed) {
   RequestLimits limits = Limits();
   limits.has_tokenizer = false;
@@ -396,53 +210,6 @@ TEST(ValidateRequestTest, TakesATextOfAnyLengthWhoseEndAloneIsUsed) {
   EXPECT_THAT(ids, ElementsAre(3, 4, 5, 6, 7));
   TruncatePrompt(request, ids);
   EXPECT_THAT(ids, ElementsAre(3, 4, 5, 6, 7));
-}
-
-TEST(ResolveMaxTokensTest, DefaultIsAtLeastMinTokens) {
-  RequestLimits limits = Limits();
-  limits.default_max_tokens = 8;
-  v1::GenerateRequest request = Good();
-  request.mutable_sampling()->set_min_tokens(20);
-  EXPECT_EQ(*ResolveMaxTokens(request, 10, limits), 20);
-  EXPECT_EQ(ResolveMaxTokens(request, 60, limits).status().message(),
-            "min_tokens=20 must be at most max_tokens=4");
-}
-
-TEST(ResolveMaxTokensTest, DefaultIsCutToTheContext) {
-  EXPECT_EQ(*ResolveMaxTokens(Good(), 10, Limits()), 54);
-  RequestLimits large = Limits();
-  large.max_context_tokens = 10000;
-  EXPECT_EQ(*ResolveMaxTokens(Good(), 10, large), 256);
-}
-
-TEST(ResolveMaxTokensTest, PromptOverTheContextIsRefusedWithTheNumbers) {
-  const auto full = ResolveMaxTokens(Good(), 64, Limits());
-  EXPECT_EQ(full.status().code(), kInvalid);
-  EXPECT_THAT(std::string(full.status().message()), HasSubstr("prompt has 64 tokens"));
-  v1::GenerateRequest request = Good();
-  request.set_max_tokens(5);
-  EXPECT_EQ(*ResolveMaxTokens(request, 59, Limits()), 5);
-  EXPECT_EQ(ResolveMaxTokens(request, 60, Limits()).status().code(), kInvalid);
-}
-
-TEST(ResolveSamplingTest, FillsDefaultsAndKeepsWhatWasGiven) {
-  v1::SamplingParams params;
-  params.set_temperature(0);
-  const v1::SamplingParams resolved = ResolveSampling(params, 42);
-  EXPECT_EQ(resolved.temperature(), 0);
-  EXPECT_EQ(resolved.top_p(), 1);
-  EXPECT_EQ(resolved.repetition_penalty(), 1);
-  EXPECT_EQ(resolved.seed(), 42u);
-  EXPECT_FALSE(resolved.has_logprobs());
-}
-
-TEST(ResolveStopTokensTest, EosCountsUnlessIgnored) {
-  v1::GenerateRequest request = Good();
-  request.add_stop_token_ids(50);
-  request.add_stop_token_ids(7);
-  EXPECT_THAT(ResolveStopTokens(request, Limits()), ElementsAre(7, 50, 99));
-  request.set_ignore_eos(true);
-  EXPECT_THAT(ResolveStopTokens(request, Limits()), ElementsAre(7, 50));
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
+// Requests to a worker as the engine gets them, and its answers as messages.
+
 #include "server/services/worker_messages.h"
 
-#include <limits>
-#include <memory>
-#include <string>
+#include <chrono>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -14,7 +15,6 @@ namespace {
 
 using std::chrono::microseconds;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 v1::SequenceRequest Sequence() {
   v1::SequenceRequest sequence;
@@ -96,70 +96,6 @@ TEST(ToEngineRequestTest, CarriesABeamSearch) {
   }
 }
 
-TEST(ToReserveRequestTest, CarriesEveryField) {
-  v1::ReserveRequest request;
-  request.set_request_id(7);
-  for (const int id : {4, 5}) request.add_prompt(id);
-  request.set_max_tokens(6);
-  request.set_width(8);
-  request.set_priority(1);
-  const KvLayout layout = {
-      .num_layers = 2, .num_kv_heads = 3, .head_dim = 64, .block_tokens = 32, .dtype = DType::kF16};
-  *request.mutable_layout() = ToProto(layout);
-  request.set_model_fingerprint(99);
-  request.set_tenant("bob");
-  request.set_cache_salt("pepper");
-  const auto read = ToReserveRequest(request, kNoDeadline);
-  ASSERT_TRUE(read.ok()) << read.status();
-  const ReserveRequest& reserve = *read;
-  EXPECT_EQ(reserve.id.value(), 7u);
-  EXPECT_THAT(reserve.prompt, ElementsAre(4, 5));
-  EXPECT_EQ(reserve.max_tokens, 6);
-  EXPECT_EQ(reserve.width, 8);
-  EXPECT_EQ(reserve.priority, 1);
-  EXPECT_EQ(reserve.layout, layout);
-  EXPECT_EQ(reserve.model_fingerprint, 99u);
-  EXPECT_EQ(reserve.tenant, "bob");
-  EXPECT_EQ(reserve.cache_salt, "pepper");
-}
-
-TEST(ToReserveRequestTest, ALayoutThatCannotBeIsRefused) {
-  v1::ReserveRequest request;
-  EXPECT_EQ(ToReserveRequest(request, kNoDeadline).status().code(),
-            absl::StatusCode::kInvalidArgument);
-  v1::KvLayout& layout = *request.mutable_layout();
-  layout = ToProto(KvLayout{.num_layers = 2, .num_kv_heads = 3, .head_dim = 64});
-  EXPECT_TRUE(ToReserveRequest(request, kNoDeadline).ok());
-  layout.set_block_tokens(1 << 30);
-  EXPECT_EQ(ToReserveRequest(request, kNoDeadline).status().code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
-v1::PrefillRequest PrefillOf(int32_t prompt_tokens) {
-  v1::PrefillRequest request;
-  for (int32_t i = 0; i < prompt_tokens; ++i) request.mutable_sequence()->add_prompt(i);
-  return request;
-}
-
-TEST(ToReserveResponseTest, WhatTheSenderIsTold) {
-  const v1::ReserveResponse response = ToProto({.id = ReservationId(3),
-                                                .epoch = 4,
-                                                .cached_tokens = 48,
-                                                .lease = std::chrono::seconds(3),
-                                                .queued = microseconds(250)},
-                                               "tcp:host:1");
-  EXPECT_EQ(response.queued_us(), 250);
-  v1::PrefillRequest prefill = PrefillOf(48);
-  *prefill.mutable_target() = response.target();
-  const auto target = ToHandoffTarget(prefill);
-  ASSERT_TRUE(target.ok()) << target.status();
-  EXPECT_EQ(target->data_address, "tcp:host:1");
-  EXPECT_EQ(target->reservation.value(), 3u);
-  EXPECT_EQ(target->epoch, 4u);
-  EXPECT_EQ(target->cached_tokens, 48);
-  EXPECT_EQ(target->lease, std::chrono::seconds(3));
-}
-
 SampledToken Token(int32_t id, float logprob) {
   return {.token_id = id, .logprob = logprob, .top = {{id, logprob}, {id + 1, logprob - 1}}};
 }
@@ -202,51 +138,6 @@ TEST(ToEngineRequestTest, WhatWasSaidTravelsToWhoGoesOn) {
     EXPECT_EQ(request.so_far[0].cumulative_logprob, -1.25);
     EXPECT_FALSE(request.so_far[0].ended);
     EXPECT_TRUE(request.so_far[1].ended);
-  }
-}
-
-// The target comes from another worker: refusing it as INVALID_ARGUMENT would blame the client.
-// Both ends of what is allowed, and what is beyond them: the prompt less what is cached, and a
-// lease in nanoseconds, are computed with.
-TEST(ToHandoffTargetTest, CachedTokensAreOfThePrompt) {
-  constexpr int32_t kLeast = std::numeric_limits<int32_t>::min();
-  constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
-  v1::PrefillRequest request = PrefillOf(5);
-  for (const auto& [cached, fine] : std::vector<std::pair<int32_t, bool>>{
-           {kLeast, false}, {-1, false}, {0, true}, {5, true}, {6, false}, {kMost, false}}) {
-    request.mutable_target()->set_cached_tokens(cached);
-    const absl::Status status = ToHandoffTarget(request).status();
-    EXPECT_EQ(status.ok(), fine) << cached;
-    if (fine) continue;
-    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("cached_tokens=" + std::to_string(cached)));
-  }
-}
-
-TEST(ToHandoffTargetTest, LeasesAreBounded) {
-  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  constexpr int64_t kDay = 24 * 60 * 60 * 1000;
-  v1::PrefillRequest request = PrefillOf(5);
-  for (const auto& [lease_ms, fine] :
-       std::vector<std::pair<int64_t, bool>>{{kLeast, false},
-                                             {-1, false},
-                                             {0, true},
-                                             {kDay, true},
-                                             {kDay + 1, false},
-                                             {kMost / 1000000, false},
-                                             {kMost, false}}) {
-    request.mutable_target()->set_lease_ms(lease_ms);
-    const auto target = ToHandoffTarget(request);
-    EXPECT_EQ(target.ok(), fine) << lease_ms;
-    if (fine) {
-      EXPECT_EQ(target->lease, std::chrono::milliseconds(lease_ms));
-      continue;
-    }
-    EXPECT_TRUE(absl::IsFailedPrecondition(target.status())) << target.status();
-    EXPECT_THAT(std::string(target.status().message()),
-                HasSubstr("lease_ms=" + std::to_string(lease_ms)));
   }
 }
 
@@ -312,119 +203,6 @@ TEST(ToProtoTest, AFinishSaysWhatTheRequestCost) {
   EXPECT_EQ(layer.raw_blocks(), 7);
   EXPECT_EQ(finish.cached_tokens(), 64);
   EXPECT_EQ(finish.preemptions(), 2);
-}
-
-TEST(ToLoadTest, CarriesTheHandoffs) {
-  EngineStats stats;
-  stats.handoffs = 1;
-  stats.reservations = 2;
-  stats.waiting_reservations = 3;
-  stats.draining_reservations = 9;
-  stats.handoff_counts = {.sent = 4, .received = 5, .retried = 6, .lapsed = 7, .refused = 8};
-  const v1::HandoffUse use = ToLoad(stats).handoffs();
-  EXPECT_EQ(use.sending(), 1);
-  EXPECT_EQ(use.reservations(), 2);
-  EXPECT_EQ(use.waiting_reservations(), 3);
-  EXPECT_EQ(use.draining_reservations(), 9);
-  EXPECT_EQ(use.sent(), 4u);
-  EXPECT_EQ(use.received(), 5u);
-  EXPECT_EQ(use.retried(), 6u);
-  EXPECT_EQ(use.lapsed(), 7u);
-  EXPECT_EQ(use.refused(), 8u);
-}
-
-TEST(ToLoadTest, CarriesTheCostModelOnceThereIsOne) {
-  EngineStats stats;
-  stats.scheduler.decode_context_tokens = 700;
-  stats.scheduler.expected_decode_tokens = 90;
-  EXPECT_FALSE(ToLoad(stats).has_cost());
-  StepCoefficients known;
-  known.alpha = {.floor_ms = 1, .base_ms = 2, .token_ms = 0.5, .pair_ms = 0.25};
-  known.beta = {.buckets = {{.max_sequences = 4, .base_ms = 3}},
-                .sequence_ms = 0.125,
-                .context_token_ms = 0.0625};
-  stats.costs = {.model = std::make_shared<const StepModel>(*StepModel::Create(known)),
-                 .source = CostSource::kMeasured,
-                 .revision = 7,
-                 .error = 0.1,
-                 .drift = 1.5,
-                 .steps = 42};
-  const v1::WorkerLoad load = ToLoad(stats);
-  EXPECT_EQ(load.decode_context_tokens(), 700);
-  EXPECT_EQ(load.expected_decode_tokens(), 90);
-  const v1::CostModel& cost = load.cost();
-  EXPECT_EQ(cost.source(), v1::CostModel::SOURCE_MEASURED);
-  EXPECT_EQ(cost.revision(), 7u);
-  EXPECT_EQ(cost.error(), 0.1);
-  EXPECT_EQ(cost.drift(), 1.5);
-  EXPECT_EQ(cost.steps(), 42u);
-  EXPECT_EQ(cost.alpha().token_ms(), 0.5);
-  EXPECT_EQ(cost.beta().buckets(0).base_ms(), 3);
-}
-
-TEST(ToLoadTest, CarriesTheUseOfThePool) {
-  EngineStats stats;
-  stats.scheduler.running = 3;
-  stats.scheduler.parked = 1;
-  stats.scheduler.waiting = 5;
-  stats.scheduler.prefilling = 2;
-  stats.scheduler.swapped = 4;
-  stats.scheduler.preempted_recompute = 6;
-  stats.scheduler.preempted_swap = 7;
-  stats.fragmentation = 0.25;
-  stats.kv = {.total_blocks = 100,
-              .free_blocks = 40,
-              .cached_blocks = 30,
-              .idle_blocks = 20,
-              .shared_blocks = 10,
-              .pinned_blocks = 5,
-              .copied_blocks = 1,
-              .evicted_blocks = 2,
-              .hit_tokens = 300,
-              .query_tokens = 400,
-              .host_budget_bytes = 1000,
-              .host_used_bytes = 500,
-              .host_prefix_blocks = 8,
-              .swapped_blocks = 9,
-              .swapped_out_blocks = 11,
-              .swapped_in_blocks = 12,
-              .demoted_blocks = 13,
-              .restored_blocks = 14};
-  const v1::WorkerLoad load = ToLoad(stats);
-  EXPECT_EQ(load.running(), 4);
-  EXPECT_EQ(load.waiting(), 11) << "what was swapped out waits for room";
-  EXPECT_EQ(load.total_blocks(), 100);
-  EXPECT_EQ(load.free_blocks(), 40);
-  const v1::KvUse& kv = load.kv();
-  EXPECT_EQ(kv.cached_blocks(), 30);
-  EXPECT_EQ(kv.idle_blocks(), 20);
-  EXPECT_EQ(kv.shared_blocks(), 10);
-  EXPECT_EQ(kv.pinned_blocks(), 5);
-  EXPECT_EQ(kv.copied_blocks(), 1u);
-  EXPECT_EQ(kv.evicted_blocks(), 2u);
-  EXPECT_EQ(kv.hit_tokens(), 300u);
-  EXPECT_EQ(kv.query_tokens(), 400u);
-  EXPECT_EQ(kv.host_budget_bytes(), 1000u);
-  EXPECT_EQ(kv.host_used_bytes(), 500u);
-  EXPECT_EQ(kv.host_prefix_blocks(), 8);
-  EXPECT_EQ(kv.swapped_blocks(), 9);
-  EXPECT_EQ(kv.swapped(), 4);
-  EXPECT_EQ(kv.swapped_out_blocks(), 11u);
-  EXPECT_EQ(kv.swapped_in_blocks(), 12u);
-  EXPECT_EQ(kv.demoted_blocks(), 13u);
-  EXPECT_EQ(kv.restored_blocks(), 14u);
-  EXPECT_EQ(kv.preempted_recompute(), 6u);
-  EXPECT_EQ(kv.preempted_swap(), 7u);
-  EXPECT_EQ(kv.fragmentation(), 0.25);
-}
-
-TEST(ToLoadTest, SaysHowMuchSmallerKvLiesOnTheHost) {
-  EngineStats stats;
-  stats.kv = {.host_raw_bytes = 150, .host_stored_bytes = 100, .host_unfit_blocks = 15};
-  const v1::KvUse kv = ToLoad(stats).kv();
-  EXPECT_EQ(kv.host_raw_bytes(), 150u);
-  EXPECT_EQ(kv.host_stored_bytes(), 100u);
-  EXPECT_EQ(kv.host_unfit_blocks(), 15u);
 }
 
 }  // namespace

@@ -310,9 +310,8 @@ TEST_F(FabricTest, PeersWhoseDevicesDoNotReachOneAnotherTakeAnotherWay) {
         .name = "ipc",
         .open = [&device, shared](FrameReceiver* receiver,
                                   auto) -> absl::StatusOr<std::unique_ptr<Transport>> {
-          return NewFramedTransport({.device = &device},
-                                    *IpcMedium::Open({.device = &device, .shared = shared}),
-                                    receiver);
+          return NewFramedTransport(
+              {.device = &device}, *OpenIpcMedium({.device = &device, .shared = shared}), receiver);
         }};
   };
   receiver_ = Open({ipc(alone, {}), On("far", far_)}, &received_);

@@ -15,6 +15,7 @@
 #include "tests/support/forwarding_device.h"
 #include "tests/support/ipc_fixture.h"
 #include "tests/support/late_device.h"
+#include "transfer/framed/extent_stream.h"
 
 namespace tandem::ipc_medium_test {
 namespace {
@@ -23,20 +24,18 @@ using ::testing::HasSubstr;
 
 TEST(IpcMedium, MemoryThatCannotBeSharedIsRefused) {
   LateDevice without;
-  EXPECT_EQ(IpcMedium::Open({.device = &without}).status().code(),
-            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(OpenIpcMedium({.device = &without}).status().code(), absl::StatusCode::kUnimplemented);
   const DeviceBuffer own = *Cpu().Allocate(4096);
-  EXPECT_EQ(IpcMedium::Open({.device = &Cpu(), .shared = {own.bytes()}}).status().code(),
+  EXPECT_EQ(OpenIpcMedium({.device = &Cpu(), .shared = {own.bytes()}}).status().code(),
             absl::StatusCode::kInvalidArgument);
   const DeviceBuffer shared = *Cpu().AllocateShared(4096);
+  EXPECT_EQ(OpenIpcMedium({.device = &Cpu(), .shared = {shared.bytes().first(64)}}).status().code(),
+            absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(
-      IpcMedium::Open({.device = &Cpu(), .shared = {shared.bytes().first(64)}}).status().code(),
-      absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(
-      IpcMedium::Open({.device = &Cpu(), .shared = {std::span<const std::byte>()}}).status().code(),
+      OpenIpcMedium({.device = &Cpu(), .shared = {std::span<const std::byte>()}}).status().code(),
       absl::StatusCode::kInvalidArgument);
   const std::vector<std::span<const std::byte>> nine(9, shared.bytes());
-  const absl::Status many = IpcMedium::Open({.device = &Cpu(), .shared = nine}).status();
+  const absl::Status many = OpenIpcMedium({.device = &Cpu(), .shared = nine}).status();
   EXPECT_EQ(many.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(many), HasSubstr("at most 8"));
 }
@@ -47,7 +46,7 @@ TEST(IpcMedium, SetsNothingAsideButHashes) {
 
 TEST(IpcMedium, CarriesOnlyWhatItShares) {
   const Sender sender;
-  const IpcMedium& medium = *sender.medium;
+  const Medium& medium = *sender.medium;
   EXPECT_TRUE(medium.has_side_channels());
   const std::span<const std::byte> pool = sender.pool.bytes();
   EXPECT_EQ(medium.MayCarry(pool), absl::OkStatus());

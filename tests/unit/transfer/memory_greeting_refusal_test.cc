@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/ipc_fixture.h"
+#include "transfer/media/host_medium.h"
 
 namespace tandem::memory_greeting_refusal_test {
 namespace {

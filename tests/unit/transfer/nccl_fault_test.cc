@@ -162,7 +162,7 @@ TEST_F(NcclTest, AMediumDoesNotWaitForEverForAnAbort) {
 TEST_F(NcclTest, WhatIsNoSetupEndsTheConnection) {
   const int ids = fake_.ids;
   const auto to = OpenSmallNccl();
-  const auto stranger = *TcpMedium::Open({});
+  const auto stranger = *OpenTcpMedium({});
   auto connecting = stranger->Connect(to->address());
   ASSERT_TRUE(connecting.ok());
   while (!*(*connecting)->Establish()) ASSERT_TRUE(AwaitEvent(**connecting));

@@ -45,7 +45,7 @@ struct Pipe {
     if (write(news.get(), &stage, 1) != 1) _exit(2);
     while (true) pause();
   };
-  const auto tcp = *TcpMedium::Open({});
+  const auto tcp = *OpenTcpMedium({});
   const auto nccl = OpenSmallNccl();
   TheFakeNccl().init_hangs = stage == Stage::kInit;
   Medium& medium = stage == Stage::kConnected ? static_cast<Medium&>(*tcp) : *nccl;
@@ -74,7 +74,7 @@ class NcclPeerTest : public ::testing::Test {
     if (child_ == 0) LiveUntil(stage, commands_.read_end, news_.write_end);
   }
   // The connection that the peer makes, once the peer has come as far as it goes.
-  std::unique_ptr<ByteChannel> Accept(NcclMedium& medium, bool establish) {
+  std::unique_ptr<ByteChannel> Accept(Medium& medium, bool establish) {
     const std::string address = medium.address();
     EXPECT_GT(write(commands_.write_end.get(), address.data(), address.size()), 0);
     std::unique_ptr<ByteChannel> accepted = AwaitConnection(medium);

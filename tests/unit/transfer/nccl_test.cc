@@ -174,7 +174,7 @@ TEST_F(NcclTest, ALibraryThatIsMissingOrTooOldSaysWhatToInstall) {
   const char* const another[] = {"libm.so.6"};
   EXPECT_THAT(Message(NcclLibrary::Open(another).status()), HasSubstr("ncclGetVersion"));
   fake_.version = 22100;
-  const absl::Status old = NcclMedium::Open(EmulatedGpu(), SmallNccl()).status();
+  const absl::Status old = OpenNcclMedium(EmulatedGpu(), SmallNccl()).status();
   EXPECT_EQ(old.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(old), HasSubstr("2.21.0 is too old"));
 }
@@ -182,11 +182,11 @@ TEST_F(NcclTest, ALibraryThatIsMissingOrTooOldSaysWhatToInstall) {
 TEST_F(NcclTest, ADeviceOfTheHostHasNone) {
   const auto cpu = OpenBackend("cpu", {});
   ASSERT_TRUE(cpu.ok());
-  EXPECT_EQ(NcclMedium::Open(*cpu->device, {}).status().code(),
+  EXPECT_EQ(OpenNcclMedium(*cpu->device, {}).status().code(),
             absl::StatusCode::kFailedPrecondition);
   NcclOptions options = SmallNccl();
   options.chunk_bytes = size_t{64} << 20;
-  EXPECT_EQ(NcclMedium::Open(EmulatedGpu(), options).status().code(),
+  EXPECT_EQ(OpenNcclMedium(EmulatedGpu(), options).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 

@@ -84,8 +84,8 @@ class PeerStreamsTest : public ::testing::Test {
  protected:
   void Make(uint64_t window = 1 << 20) {
     peer_ = std::make_unique<PeerStreams>(
-        PeerStreams::Options{.peer = "peer", .connection_id = 9}, links_.Find("peer"),
-        open_.streams(), [this](OutgoingStream& stream, const absl::Status& status) {
+        9, SendRate(0, Duration::zero()), links_.Find("peer"), open_.streams(),
+        [this](OutgoingStream& stream, const absl::Status& status) {
           ends_.push_back(
               fmt::format("{} {}", stream.key().stream, absl::StatusCodeToString(status.code())));
           open_.streams().End(stream, status);

@@ -1,5 +1,6 @@
 // What shared memory alone can do to a worker: areas run out, hold what the peer has not consumed,
 // and peers share memory that is not what they say.
+#include "transfer/media/host_medium.h"
 #include "transfer/media/shm/shm_medium.h"
 
 #include <sched.h>
@@ -25,11 +26,11 @@ constexpr size_t kAreaBytes = 64 << 10;
 constexpr size_t kAreas = 2;
 constexpr size_t kMaxPayload = 16 << 10;
 
-std::unique_ptr<ShmMedium> NewMedium(size_t max_payload_bytes = kMaxPayload) {
-  return *ShmMedium::Open({.device = &Cpu(),
-                           .buffer_bytes = kAreas * kAreaBytes,
-                           .area_bytes = kAreaBytes,
-                           .max_payload_bytes = max_payload_bytes});
+std::unique_ptr<Medium> NewMedium(size_t max_payload_bytes = kMaxPayload) {
+  return *OpenShmMedium({.device = &Cpu(),
+                         .buffer_bytes = kAreas * kAreaBytes,
+                         .area_bytes = kAreaBytes,
+                         .max_payload_bytes = max_payload_bytes});
 }
 
 TEST(ShmMedium, OptionsThatCannotBeAreRefused) {
@@ -38,7 +39,7 @@ TEST(ShmMedium, OptionsThatCannotBeAreRefused) {
         ShmOptions{.area_bytes = 0, .max_payload_bytes = 0},
         ShmOptions{.buffer_bytes = 0, .area_bytes = kMaxAreaBytes + 1},
         ShmOptions{.max_payload_bytes = (2 << 20) + 1}}) {
-    EXPECT_EQ(ShmMedium::Open(options).status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(OpenShmMedium(options).status().code(), absl::StatusCode::kInvalidArgument);
   }
 }
 
@@ -169,7 +170,7 @@ TEST(ShmMedium, ReachesItsOwnHostOnly) {
 }
 
 TEST(ShmMedium, ASideThatOnlyReceivesTakesNoSharedMemory) {
-  const auto receiver = *ShmMedium::Open({.device = &Cpu(), .buffer_bytes = 0});
+  const auto receiver = *OpenShmMedium({.device = &Cpu(), .buffer_bytes = 0});
   EXPECT_LT(receiver->buffer_bytes(), kAreaBytes);
   const auto sender = NewMedium();
   EXPECT_NE(ConnectPair(*sender, *receiver).accepted, nullptr);

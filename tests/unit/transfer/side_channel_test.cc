@@ -63,7 +63,7 @@ class SideChannelTest : public testing::Test {
     receiver_ = *NewFramedTransport(options_, NewMedium(), &probe_);
     sender_ = *NewFramedTransport(options_, NewMedium(), nullptr);
   }
-  std::unique_ptr<Medium> NewMedium() { return NewSideChannelMedium(*TcpMedium::Open({}), board_); }
+  std::unique_ptr<Medium> NewMedium() { return NewSideChannelMedium(*OpenTcpMedium({}), board_); }
 
   void Send(uint64_t stream, uint32_t count) {
     ASSERT_EQ(streams_.Open(*sender_, receiver_->address(), stream, kEpoch, renew_every_,
@@ -217,7 +217,7 @@ TEST_F(SideChannelTest, WhoNamesWhatThereIsNotIsClosed) {
 }
 
 TEST_F(SideChannelTest, WithoutASideChannelNothingCanBeNamed) {
-  receiver_ = *NewFramedTransport({}, *TcpMedium::Open({}), &probe_);
+  receiver_ = *NewFramedTransport({}, *OpenTcpMedium({}), &probe_);
   EXPECT_TRUE(ClosesOn({Reference(100, 0)}));
   EXPECT_TRUE(ClosesOn({{.type = FrameType::kAnnounce, .payload_bytes = 100}}));
   EXPECT_EQ(receiver_->stats().refused.malformed, 2u);

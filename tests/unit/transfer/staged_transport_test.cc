@@ -240,7 +240,7 @@ TEST_F(StagedTransportTest, ProbesTakeTheWayThatPayloadsTake) {
 class HalfSender {
  public:
   HalfSender(const std::string& address, uint64_t stream) {
-    auto medium = TcpMedium::Open({});
+    auto medium = OpenTcpMedium({});
     medium_ = *std::move(medium);
     channel_ = *medium_->Connect(address);
     Write(EncodeFrameHeader({.type = FrameType::kHello, .stream = stream, .block = 1}));
@@ -266,8 +266,8 @@ class HalfSender {
 
 TEST_F(StagedTransportTest, WhereEverySlotHoldsHalfAPayloadOthersAreDroppedAndMissing) {
   ReceiverProbe probe(&device_);
-  const auto receiver = *NewFramedTransport(Options(), *TcpMedium::Open({}), &probe);
-  const auto sender = *NewFramedTransport(Options(), *TcpMedium::Open({}), nullptr);
+  const auto receiver = *NewFramedTransport(Options(), *OpenTcpMedium({}), &probe);
+  const auto sender = *NewFramedTransport(Options(), *OpenTcpMedium({}), nullptr);
   {
     const HalfSender first(receiver->address(), 101);
     const HalfSender second(receiver->address(), 102);

@@ -199,9 +199,9 @@ class TransferMemoryTest : public testing::TestWithParam<Kind> {
   }
 
   std::unique_ptr<Medium> NewMedium() {
-    if (GetParam() == Kind::kTcp) return *TcpMedium::Open({});
-    if (GetParam() == Kind::kShm) return *ShmMedium::Open({.device = cpu_.device.get()});
-    return *IpcMedium::Open({.device = cpu_.device.get(), .shared = {source_.bytes()}});
+    if (GetParam() == Kind::kTcp) return *OpenTcpMedium({});
+    if (GetParam() == Kind::kShm) return *OpenShmMedium({.device = cpu_.device.get()});
+    return *OpenIpcMedium({.device = cpu_.device.get(), .shared = {source_.bytes()}});
   }
   std::unique_ptr<Transport> NewTransport(FrameReceiver* receiver) {
     return *NewFramedTransport(
@@ -256,7 +256,7 @@ TEST_P(TransferMemoryTest, AbortsCopyOnlyWhatIsHalfSentAndOnlyUntilItIsSent) {
 TEST(ShmMemoryTest, WhatIsMappedIsWhatIsSetAside) {
   const Backend cpu = *OpenBackend("cpu", {.num_threads = 1});
   const uint64_t before = Mapped().bytes;
-  const auto medium = *ShmMedium::Open({.device = cpu.device.get()});
+  const auto medium = *OpenShmMedium({.device = cpu.device.get()});
   const size_t areas = ShmOptions().buffer_bytes;
   EXPECT_GE(medium->buffer_bytes(), areas);
   EXPECT_EQ(Mapped().bytes - before, areas);

@@ -25,6 +25,7 @@
 #include "tests/support/test_certificates.h"
 #include "tests/support/transport_probe.h"
 #include "transfer/framed/framed_transport.h"
+#include "transfer/media/host_medium.h"
 #include "transfer/media/shm/shm_medium.h"
 
 namespace tandem::unauthenticated_peers_test {
@@ -107,7 +108,7 @@ TEST_F(UnauthenticatedPeersTest, AnotherUserOfTheHost) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const auto refused = absl::StatusCode::kPermissionDenied;
   const std::string told = Text(EncodeMemoryAnswer(refused));
-  std::unique_ptr<Medium> media[] = {NewReceiver(), *ShmMedium::Open({.device = &Cpu()})};
+  std::unique_ptr<Medium> media[] = {NewReceiver(), *OpenShmMedium({.device = &Cpu()})};
   for (std::unique_ptr<Medium>& medium : media) {
     const std::string address = medium->address();
     const pid_t child = fork();  // before there is another thread
@@ -146,7 +147,7 @@ TEST_F(UnauthenticatedPeersTest, WhoSaysNothingGivesWayToOthers) {
 }
 
 TEST_F(UnauthenticatedPeersTest, WhoSaysNothingToAUnixSocketGivesWayToOthers) {
-  std::unique_ptr<Medium> media[] = {NewReceiver(), *ShmMedium::Open({.device = &Cpu()})};
+  std::unique_ptr<Medium> media[] = {NewReceiver(), *OpenShmMedium({.device = &Cpu()})};
   for (std::unique_ptr<Medium>& medium : media) {
     const std::string name = ParseHostAddress(medium->address())->name;
     const auto transport = TransportOf(std::move(medium), 8);

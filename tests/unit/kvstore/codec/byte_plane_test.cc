@@ -1,9 +1,9 @@
 #include "kvstore/codec/byte_plane.h"
 
 #include <cstring>
-#include <initializer_list>
-#include <random>
+#include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fmt/format.h"
@@ -12,139 +12,15 @@
 #include "kvstore/codec/plane_frame.h"
 #include "kvstore/codec/plane_predictors.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
+#include "tests/unit/kvstore/codec/plane_data.h"
 
 namespace tandem::codec::byte_plane_test {
 namespace {
 
-using Plane = std::vector<uint8_t>;
-using Payload = std::vector<std::byte>;
-
-Plane RandomPlane(size_t size, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  Plane plane(size);
-  for (uint8_t& byte : plane) byte = static_cast<uint8_t>(random());
-  return plane;
-}
-
-Payload BytesOf(std::initializer_list<int> values) {
-  Payload bytes;
-  for (const int value : values) bytes.push_back(static_cast<std::byte>(value));
-  return bytes;
-}
-
-Plane Predicted(Predictor predictor, const PlaneShape& shape, Plane plane) {
-  Predict(predictor, shape, plane);
-  return plane;
-}
-
-TEST(PlanePredictorsTest, EachInvertsItself) {
-  for (const PlaneShape& shape : {PlaneShape{1, 1, 1}, PlaneShape{1, 1, 8}, PlaneShape{3, 5, 16},
-                                  PlaneShape{2, 7, 9}, PlaneShape{4, 1, 3}, PlaneShape{2, 6, 1}}) {
-    const Plane plane = RandomPlane(shape.Bytes(), shape.Bytes());
-    for (uint8_t i = 0; i < kNumPredictors; ++i) {
-      Plane back = Predicted(Predictor{i}, shape, plane);
-      Restore(Predictor{i}, shape, back);
-      EXPECT_EQ(back, plane) << int{i} << " at " << shape.head_dim;
-    }
-  }
-}
-
-// Two heads of two tokens of three channels.
-TEST(PlanePredictorsTest, EachTakesOffWhatItSays) {
-  constexpr PlaneShape kShape = {2, 2, 3};
-  const Plane plane = {10, 13, 11, 12, 12, 255, 1, 2, 3, 5, 7, 9};
-  EXPECT_EQ(Predicted(Predictor::kRaw, kShape, plane), plane);
-  EXPECT_EQ(Predicted(Predictor::kDelta, kShape, plane),
-            (Plane{10, 3, 254, 1, 0, 243, 2, 1, 1, 2, 2, 2}));
-  EXPECT_EQ(Predicted(Predictor::kXor, kShape, plane),
-            (Plane{10, 7, 6, 7, 0, 243, 254, 3, 1, 6, 2, 14}));
-  EXPECT_EQ(Predicted(Predictor::kTokenDelta, kShape, plane),
-            (Plane{10, 13, 11, 2, 255, 244, 1, 2, 3, 4, 5, 6}));
-  EXPECT_EQ(Predicted(Predictor::kTokenXor, kShape, plane),
-            (Plane{10, 13, 11, 6, 1, 244, 1, 2, 3, 4, 5, 10}));
-  EXPECT_EQ(Predicted(Predictor::kPairDelta, kShape, plane),
-            (Plane{10, 3, 11, 12, 0, 255, 1, 1, 3, 5, 2, 9}));
-  EXPECT_EQ(Predicted(Predictor::kPairDeltaTokenDelta, kShape, plane),
-            (Plane{10, 3, 11, 2, 253, 244, 1, 1, 3, 4, 1, 6}));
-}
-
-Payload Rle(const Plane& plane) {
-  Payload out(2 * plane.size() + 1);
-  out.resize(EncodeRle(plane, out).value_or(0));
-  return out;
-}
-
-TEST(RleTest, RunsAreFourToAHundredAndThirtyOneBytes) {
-  EXPECT_EQ(Rle(Plane(3, 7)), BytesOf({2, 7, 7, 7}));
-  EXPECT_EQ(Rle(Plane(4, 7)), BytesOf({128, 7}));
-  EXPECT_EQ(Rle(Plane(131, 7)), BytesOf({255, 7}));
-  EXPECT_EQ(Rle(Plane(132, 7)), BytesOf({255, 7, 0, 7}));
-  EXPECT_EQ(Rle(Plane(135, 7)), BytesOf({255, 7, 128, 7}));
-  EXPECT_EQ(Rle({1, 2, 2, 2, 3, 3, 3, 3, 3, 4}), BytesOf({3, 1, 2, 2, 2, 129, 3, 0, 4}));
-}
-
-TEST(RleTest, LiteralsAreUpToAHundredAndTwentyEightBytes) {
-  Plane plane;
-  for (int i = 0; i < 129; ++i) plane.push_back(static_cast<uint8_t>(i));
-  const Payload of_129 = Rle(plane);
-  plane.pop_back();
-  const Payload of_128 = Rle(plane);
-  ASSERT_EQ(of_128.size(), 129u);
-  EXPECT_EQ(of_128[0], std::byte{127});
-  ASSERT_EQ(of_129.size(), 131u);
-  EXPECT_EQ(of_129[0], std::byte{127});
-  EXPECT_EQ(of_129[129], std::byte{0});
-  EXPECT_EQ(of_129[130], std::byte{128});
-}
-
-TEST(RleTest, EveryLengthOfRunAndLiteralsComesBack) {
-  for (size_t run = 1; run <= 270; ++run) {
-    for (const size_t literals : {0, 1, 127, 128, 129, 257}) {
-      Plane plane(run, 9);
-      for (size_t i = 0; i < literals; ++i) plane.push_back(static_cast<uint8_t>(i));
-      plane.insert(plane.end(), run, 200);
-      Plane back(plane.size());
-      ASSERT_TRUE(DecodePlane(Backend::kRle, Rle(plane), back)) << run << ' ' << literals;
-      ASSERT_EQ(back, plane) << run << ' ' << literals;
-    }
-  }
-}
-
-TEST(RleTest, WhatDoesNotFitIsNotWritten) {
-  const Plane plane = RandomPlane(300, 1);
-  const size_t needed = Rle(plane).size();
-  for (size_t size = 0; size < needed; ++size) {
-    Payload out(size);
-    EXPECT_FALSE(EncodeRle(plane, out).has_value()) << size;
-  }
-  Payload out(needed);
-  EXPECT_EQ(EncodeRle(plane, out), needed);
-}
-
-// A plane of other than the expected size, or a payload that ends too early or goes on.
-TEST(PlaneBackendsTest, OnlyExactlyThePlaneIsDecoded) {
-  const Plane plane(200, 3);
-  Payload zstd(MostZstdBytes(plane.size()));
-  zstd.resize(EncodeZstd(plane, zstd));
-  const Payload rle = Rle(plane);
-  const auto decodes = [](Backend backend, std::span<const std::byte> payload, size_t size) {
-    Plane back(size);
-    return DecodePlane(backend, payload, back);
-  };
-  for (const auto& [backend, payload] : {std::pair(Backend::kRle, rle), {Backend::kZstd, zstd}}) {
-    EXPECT_TRUE(decodes(backend, payload, 200));
-    EXPECT_FALSE(decodes(backend, payload, 199));
-    EXPECT_FALSE(decodes(backend, payload, 201));
-    EXPECT_FALSE(decodes(backend, payload, 400));
-    for (size_t size = 0; size < payload.size(); ++size) {
-      EXPECT_FALSE(decodes(backend, std::span(payload).first(size), 200)) << size;
-    }
-    Payload twice = payload;
-    twice.insert(twice.end(), payload.begin(), payload.end());
-    EXPECT_FALSE(decodes(backend, twice, 200));
-    EXPECT_EQ(decodes(backend, twice, 400), backend == Backend::kRle) << "one zstd frame alone";
-  }
-}
+using plane_data::BytesOf;
+using plane_data::Payload;
+using plane_data::Plane;
+using plane_data::RandomPlane;
 
 // The size of the payload of an extent, which must come back.
 size_t PayloadBytes(const KvCodec& codec, const ExtentShape& shape, const Payload& raw) {
