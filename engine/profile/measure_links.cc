@@ -51,11 +51,11 @@ class ProbedLink {
     const size_t payload = std::min<size_t>(extent_bytes, kMaxProbePayload);
     std::unique_ptr<Medium> medium;
     if (name == "shm") {
-      ASSIGN_OR_RETURN(medium, ShmMedium::Open({.device = &device,
-                                                .area_bytes = ShmAreaBytes(device, payload),
-                                                .max_payload_bytes = payload}));
+      ASSIGN_OR_RETURN(medium, OpenShmMedium({.device = &device,
+                                              .area_bytes = ShmAreaBytes(device, payload),
+                                              .max_payload_bytes = payload}));
     } else {
-      ASSIGN_OR_RETURN(medium, TcpMedium::Open({}));
+      ASSIGN_OR_RETURN(medium, OpenTcpMedium({}));
     }
     return NewFramedTransport({.device = &device, .staged_payload_bytes = payload},
                               std::move(medium), receiver);

@@ -93,7 +93,7 @@ FabricPart IpcPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter
         for (const std::span<const std::byte> memory : {kv.shared, probes}) {
           if (!memory.empty()) ipc.shared.push_back(memory);
         }
-        ASSIGN_OR_RETURN(std::unique_ptr<Medium> medium, IpcMedium::Open(ipc));
+        ASSIGN_OR_RETURN(std::unique_ptr<Medium> medium, OpenIpcMedium(ipc));
         return NewFramedTransport(framing, std::move(medium), receiver);
       }};
 }
@@ -126,7 +126,7 @@ absl::Status CheckNccl(const WorkerOptions& options) {
 
 absl::StatusOr<std::unique_ptr<Medium>> OpenNccl(const WorkerOptions& options, const KvMemory& kv) {
   RETURN_IF_ERROR(CheckNccl(options));
-  return NcclMedium::Open(kv.device, NcclOptionsFor(options, kv.largest_extent_bytes));
+  return OpenNcclMedium(kv.device, NcclOptionsFor(options, kv.largest_extent_bytes));
 }
 
 // Adds nccl to `parts` where the flags ask for it or the device suits it, and it can be opened.
@@ -183,7 +183,7 @@ absl::StatusOr<FabricPart> ShmPart(const WorkerOptions& options, const KvMemory&
   return FabricPart{
       .name = "shm",
       .open = [=](FrameReceiver* receiver, auto) -> absl::StatusOr<std::unique_ptr<Transport>> {
-        absl::StatusOr<std::unique_ptr<Medium>> medium = ShmMedium::Open(shm);
+        absl::StatusOr<std::unique_ptr<Medium>> medium = OpenShmMedium(shm);
         // There is no shared memory, not enough of it, or it cannot be page-locked.
         if (absl::IsUnavailable(medium.status()) || absl::IsResourceExhausted(medium.status())) {
           return NoSharedMemory(medium.status(), shm.buffer_bytes);
@@ -203,7 +203,7 @@ FabricPart TcpPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter
   const FramedOptions framing = Framing(options.tuning.transfer, kv, turns);
   return {.name = "tcp",
           .open = [=](FrameReceiver* receiver, auto) -> absl::StatusOr<std::unique_ptr<Transport>> {
-            ASSIGN_OR_RETURN(std::unique_ptr<Medium> medium, TcpMedium::Open(tcp));
+            ASSIGN_OR_RETURN(std::unique_ptr<Medium> medium, OpenTcpMedium(tcp));
             return NewFramedTransport(framing, std::move(medium), receiver);
           }};
 }

@@ -1,6 +1,7 @@
 #include "server/http/http_server.h"
 
 #include <netdb.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>

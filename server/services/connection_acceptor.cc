@@ -1,6 +1,7 @@
 #include "server/services/connection_acceptor.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>

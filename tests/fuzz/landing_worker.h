@@ -71,9 +71,9 @@ class Worker {
     Device& device = *Cpu().device;
     if (ways == Ways::kDirect) path_ = std::make_unique<DirectPayloads>();
     if (ways == Ways::kStaged) {
-      path_ = *StagedPayloads::Create(device, kLargestExtent, 2 * 4096, &zone_);
+      path_ = *NewStagedPayloads(device, kLargestExtent, 2 * 4096, &zone_);
     }
-    if (ways == Ways::kSideChannel) path_ = *SideChannelPayloads::Create(device, zone_);
+    if (ways == Ways::kSideChannel) path_ = *NewSideChannelPayloads(device, zone_);
     for (const Opened& opened : opened_) zone_.Open(opened.id, opened.plan);
   }
 

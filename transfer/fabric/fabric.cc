@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/time.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/thread_name.h"
-#include "transfer/fabric/link_prober.h"
 
 namespace tandem {
 namespace {
@@ -39,13 +37,6 @@ void Log(const PeerTable::ProbeJob& job, const absl::StatusOr<LinkProbe>& probe)
         "kv_peer={} transport={} probe failed status=\"{}\"", job.name, job.endpoint.transport,
         probe.status().ToString());
   }
-}
-
-// An unreachable link is logged at info level, because shared memory of another host is unreachable
-// by design.
-void LogUnreachable(const PeerLink& link) {
-  LogInfo("kv_peer={} transport={} is not used reason=\"{}\"", link.peer, link.stats.transport,
-          link.unreachable);
 }
 
 LinkStats StatsOf(const Transport& transport, std::string_view peer) {
@@ -100,8 +91,7 @@ Fabric::~Fabric() {
 }
 
 Transport* Fabric::Find(std::string_view name) const {
-  const auto found = std::find_if(parts_.begin(), parts_.end(),
-                                  [name](const Part& part) { return part.name == name; });
+  const auto found = std::ranges::find(parts_, name, &Part::name);
   return found == parts_.end() ? nullptr : found->transport.get();
 }
 
@@ -239,7 +229,11 @@ void Fabric::SetPeers(const std::vector<FabricPeer>& peers) {
                      .unreachable = std::move(endpoints->unreachable)});
   }
   const TimePoint now = clock_.Now();
-  for (const PeerLink& link : peers_.SetPeers(known, now)) LogUnreachable(link);
+  for (const PeerLink& link : peers_.SetPeers(known, now)) {
+    // Shared memory of another host is unreachable by design, so this is no warning.
+    LogInfo("kv_peer={} transport={} is not used reason=\"{}\"", link.peer, link.stats.transport,
+            link.unreachable);
+  }
   peers_.LookForReprobes(AllLinks(), now);
   absl::MutexLock lock(&mutex_);
   woken_ = true;

@@ -5,7 +5,6 @@
 #include <random>
 #include <utility>
 
-#include "absl/time/time.h"
 #include "base/check.h"
 #include "base/status.h"
 
@@ -135,11 +134,7 @@ absl::StatusOr<Duration> LinkProber::Send(const Target& target, Load load) {
                                     OnEnded(ended, status);
                                   }));
   const absl::Status posted = Post(*handle, load);
-  if (!posted.ok()) {
-    handle->Abort();
-    return posted;
-  }
-  const absl::StatusOr<End> end = AwaitEnd(stream);
+  const absl::StatusOr<End> end = posted.ok() ? AwaitEnd(stream) : posted;
   if (!end.ok()) {
     handle->Abort();
     return end.status();

@@ -46,8 +46,7 @@ class LinkSelector {
   };
   struct Choice {
     Use use;
-    std::optional<Fallback>
-        fallback;  // set when this choice is the first that leaves a better link
+    std::optional<Fallback> fallback;  // set by the first choice that leaves a better link
   };
   Choice Choose(TimePoint now);
 

@@ -8,12 +8,6 @@
 namespace tandem {
 namespace {
 
-std::vector<std::string> TransportsOf(const std::vector<Endpoint>& endpoints) {
-  std::vector<std::string> names;
-  for (const Endpoint& endpoint : endpoints) names.push_back(endpoint.transport);
-  return names;
-}
-
 const LinkStats* StatsOf(const Endpoint& endpoint, std::span<const LinkStats> links) {
   const auto found = std::ranges::find_if(links, [&endpoint](const LinkStats& link) {
     return link.transport == endpoint.transport && link.peer == endpoint.address;
@@ -24,18 +18,19 @@ const LinkStats* StatsOf(const Endpoint& endpoint, std::span<const LinkStats> li
 }  // namespace
 
 PeerTable::Peer PeerTable::MakePeer(const std::vector<Endpoint>& endpoints) {
-  Peer peer{.serial = next_serial_++,
-            .name = {},
-            .epoch = 0,
-            .links = {},
-            .selector = LinkSelector(TransportsOf(endpoints))};
-  for (const Endpoint& endpoint : endpoints) peer.links.push_back({.endpoint = endpoint});
-  return peer;
+  std::vector<Link> links;
+  std::vector<std::string> transports;
+  for (const Endpoint& endpoint : endpoints) {
+    links.push_back({.endpoint = endpoint});
+    transports.push_back(endpoint.transport);
+  }
+  return {
+      .serial = next_serial_++, .links = std::move(links), .selector = LinkSelector(transports)};
 }
 
-PeerTable::Peer* PeerTable::Find(const std::string& peer, uint64_t serial) {
-  const auto found = peers_.find(peer);
-  return found != peers_.end() && found->second.serial == serial ? &found->second : nullptr;
+PeerTable::Peer* PeerTable::Find(const Use& use) {
+  const auto found = peers_.find(use.peer);
+  return found != peers_.end() && found->second.serial == use.serial ? &found->second : nullptr;
 }
 
 std::vector<PeerLink> PeerTable::SetPeers(const std::vector<KnownPeer>& peers, TimePoint now) {
@@ -117,7 +112,7 @@ PeerTable::Choice PeerTable::Choose(std::string_view peer, const std::vector<End
 
 void PeerTable::Ended(const Use& use, const absl::Status& status, TimePoint now) {
   absl::MutexLock lock(&mutex_);
-  Peer* peer = Find(use.peer, use.serial);
+  Peer* peer = Find(use);
   if (peer == nullptr) return;
   --peer->open_streams;
   Link& link = peer->links[use.link.link];
@@ -157,13 +152,12 @@ PeerTable::Next PeerTable::NextProbe(TimePoint now) {
         continue;
       }
       link.probe_wanted = false;
-      next.job = ProbeJob{.peer = address,
-                          .serial = peer.serial,
-                          .name = peer.name,
-                          .epoch = peer.epoch,
-                          .use = peer.selector.UseOf(i),
-                          .endpoint = link.endpoint,
-                          .later = link.failed_probes >= kProbeTries};
+      next.job =
+          ProbeJob{.use = {.peer = address, .serial = peer.serial, .link = peer.selector.UseOf(i)},
+                   .name = peer.name,
+                   .epoch = peer.epoch,
+                   .endpoint = link.endpoint,
+                   .later = link.failed_probes >= kProbeTries};
       return next;
     }
   }
@@ -173,9 +167,10 @@ PeerTable::Next PeerTable::NextProbe(TimePoint now) {
 void PeerTable::Probed(const ProbeJob& job, const absl::StatusOr<LinkProbe>& probe,
                        const LinkStats& stats, TimePoint now) {
   absl::MutexLock lock(&mutex_);
-  Peer* peer = Find(job.peer, job.serial);
+  Peer* peer = Find(job.use);
   if (peer == nullptr) return;
-  Link& link = peer->links[job.use.link];
+  const LinkSelector::Use use = job.use.link;
+  Link& link = peer->links[use.link];
   link.probed_connects = stats.connects;
   if (absl::IsResourceExhausted(probe.status())) {
     link.not_before = now + kBusyPause;
@@ -186,15 +181,14 @@ void PeerTable::Probed(const ProbeJob& job, const absl::StatusOr<LinkProbe>& pro
   link.probe_failure = probe.ok() ? "" : probe.status().ToString();
   if (probe.ok()) {
     link.NoteProbe(*probe);
-    peer->selector.SetRate(job.use.link, probe->gigabytes_per_second);
-    peer->selector.Worked(job.use);
-    return;
+    peer->selector.SetRate(use.link, probe->gigabytes_per_second);
+    return peer->selector.Worked(use);
   }
   const std::string reason(probe.status().message());
   if (absl::IsDataLoss(probe.status())) {
-    peer->selector.Damaged(job.use, now, reason);
+    peer->selector.Damaged(use, now, reason);
   } else if (!absl::IsCancelled(probe.status())) {
-    peer->selector.Failed(job.use, now, reason);
+    peer->selector.Failed(use, now, reason);
   }
   if (++link.failed_probes < kProbeTries) link.WantProbe(now);
 }

@@ -82,7 +82,7 @@ class PeerTable {
   // probed. Returns the unreachable links that were not in the previous call.
   std::vector<PeerLink> SetPeers(const std::vector<KnownPeer>& peers, TimePoint now);
 
-  // The use of a link by an open stream: Choose returns it, and Ended takes it.
+  // The use of a link by an open stream, which Choose returns and Ended takes, or by a probe.
   struct Use {
     std::string peer;
     uint64_t serial = 0;  // tells this entry of the peer from later ones
@@ -102,11 +102,9 @@ class PeerTable {
   void Ended(const Use& use, const absl::Status& status, TimePoint now);
 
   struct ProbeJob {
-    std::string peer;
-    uint64_t serial = 0;
-    std::string name;
+    Use use;
+    std::string name;  // of the peer
     uint64_t epoch = 0;
-    LinkSelector::Use use;
     Endpoint endpoint;
     bool later = false;  // several probes in a row have failed before this one
   };
@@ -160,7 +158,8 @@ class PeerTable {
   using Peers = std::map<std::string, Peer, std::less<>>;  // by address
 
   Peer MakePeer(const std::vector<Endpoint>& endpoints) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Peer* Find(const std::string& peer, uint64_t serial) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The peer whose link is used; null when it was forgotten meanwhile.
+  Peer* Find(const Use& use) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropOldestUnnamed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<PeerLink> SetUnreachable(const std::vector<KnownPeer>& peers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -23,8 +23,7 @@ ProbeReceiver::ProbeReceiver(FrameReceiver* next, uint64_t epoch, DeviceBuffer m
 
 absl::Status ProbeReceiver::CheckEpoch(uint64_t epoch) const {
   if (epoch == epoch_) return absl::OkStatus();
-  return MakeStatus(absl::StatusCode::kPermissionDenied,
-                    "a probe of epoch {:016x}; this is {:016x}", epoch, epoch_);
+  return PermissionDenied("a probe of epoch {:016x}; this is {:016x}", epoch, epoch_);
 }
 
 absl::Status ProbeReceiver::TakeTurn(uint64_t stream) {
@@ -41,17 +40,16 @@ absl::Status ProbeReceiver::TakeTurn(uint64_t stream) {
 absl::StatusOr<ProbeReceiver::Stream*> ProbeReceiver::FindOrAdd(StreamKey key) {
   RETURN_IF_ERROR(TakeTurn(key.stream));
   const TimePoint now = clock_.Now();
-  auto found = streams_.find(key);
-  if (found == streams_.end() && streams_.size() >= kMaxStreams) {
+  if (!streams_.contains(key) && streams_.size() >= kMaxStreams) {
     absl::erase_if(streams_,
                    [now](const auto& entry) { return entry.second.last_heard + kIdle <= now; });
     if (streams_.size() >= kMaxStreams) {
       return ResourceExhausted("{} probes are under way: retry later", kMaxStreams);
     }
   }
-  if (found == streams_.end()) found = streams_.try_emplace(key).first;
-  found->second.last_heard = now;
-  return &found->second;
+  Stream& stream = streams_[key];
+  stream.last_heard = now;
+  return &stream;
 }
 
 absl::StatusOr<std::span<std::byte>> ProbeReceiver::Prepare(const FrameHeader& header) {
@@ -63,13 +61,12 @@ absl::StatusOr<std::span<std::byte>> ProbeReceiver::Prepare(const FrameHeader& h
   }
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(Stream* const stream, FindOrAdd(KeyOf(header)));
-  const auto free =
-      std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return !slot.taken; });
+  const auto free = std::ranges::find(slots_, false, &std::optional<FrameHeader>::has_value);
   if (free == slots_.end()) {
     stream->lacked_slot = true;
     return MakeStatus(absl::StatusCode::kAborted, "all slots for probes are taken");
   }
-  *free = {.taken = true, .header = header};
+  *free = header;
   const auto index = static_cast<size_t>(free - slots_.begin());
   return memory_.bytes().subspan(index * kMaxProbePayload, header.payload_bytes);
 }
@@ -77,11 +74,9 @@ absl::StatusOr<std::span<std::byte>> ProbeReceiver::Prepare(const FrameHeader& h
 void ProbeReceiver::Landed(const FrameHeader& header, const absl::Status& status) {
   if (!IsProbe(header.stream)) return next_.Landed(header, status);
   absl::MutexLock lock(&mutex_);
-  const auto slot = std::find_if(slots_.begin(), slots_.end(), [&header](const Slot& candidate) {
-    return candidate.taken && candidate.header == header;
-  });
+  const auto slot = std::ranges::find(slots_, header);
   TANDEM_CHECK(slot != slots_.end(), "Landed without Prepare");
-  slot->taken = false;
+  slot->reset();
   if (!status.ok()) return;
   bytes_received_ += kFrameHeaderBytes + header.payload_bytes;
   const auto stream = streams_.find(KeyOf(header));

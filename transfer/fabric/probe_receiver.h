@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -53,10 +54,6 @@ class ProbeReceiver final : public FrameReceiver {
     bool lacked_slot = false;  // at least one payload found every slot taken
     TimePoint last_heard;
   };
-  struct Slot {
-    bool taken = false;
-    FrameHeader header;  // of the payload that is landing
-  };
 
   absl::Status CheckEpoch(uint64_t epoch) const;
   // Refuses a stream while it is another peer's turn to probe; otherwise gives the turn to the peer
@@ -72,7 +69,8 @@ class ProbeReceiver final : public FrameReceiver {
   absl::Mutex mutex_;
   uint64_t prober_ ABSL_GUARDED_BY(mutex_) = 0;  // the worker whose turn it is, as ProberOf
   TimePoint turn_ends_ ABSL_GUARDED_BY(mutex_){};
-  std::vector<Slot> slots_ ABSL_GUARDED_BY(mutex_);
+  // The header of the payload that lands in each slot; empty for a free slot.
+  std::vector<std::optional<FrameHeader>> slots_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<StreamKey, Stream> streams_ ABSL_GUARDED_BY(mutex_);
 };
 

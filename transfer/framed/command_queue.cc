@@ -1,12 +1,6 @@
 #include "transfer/framed/command_queue.h"
 
-#include <sys/eventfd.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <utility>
-
-#include "base/status.h"
 
 namespace tandem {
 namespace {
@@ -17,12 +11,6 @@ bool CanWaitForNextTurn(const StreamCommand& command) {
 }
 
 }  // namespace
-
-absl::StatusOr<CommandQueue> CommandQueue::Create() {
-  UniqueFd wake(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (wake.valid()) return CommandQueue(std::move(wake));
-  return Unavailable("cannot make an epoll loop: {}", ErrnoMessage(errno));
-}
 
 void CommandQueue::Push(StreamCommand command) {
   {

@@ -1,9 +1,9 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "base/unique_fd.h"
 #include "transfer/framed/outgoing_stream.h"
@@ -18,11 +18,8 @@ inline constexpr std::chrono::milliseconds kLongestSleep{500};
 // Thread-safe.
 class CommandQueue {
  public:
-  // Makes a queue and its descriptor. UNAVAILABLE when the process has no descriptor left.
-  static absl::StatusOr<CommandQueue> Create();
+  // `wake` is an eventfd that does not block.
   explicit CommandQueue(UniqueFd wake) : wake_(std::move(wake)) {}
-  // A queue may be moved only while nothing uses it.
-  CommandQueue(CommandQueue&& other) noexcept : wake_(std::move(other.wake_)) {}
 
   // Queues a command. Never blocks. Wakes the loop if it sleeps, except for a stream whose first
   // renewal can wait for the loop's next turn: opening it alone would wake the loop once more, just
@@ -44,7 +41,7 @@ class CommandQueue {
  private:
   void Wake() const;
 
-  UniqueFd wake_;  // an eventfd
+  const UniqueFd wake_;
   mutable absl::Mutex mutex_;
   std::vector<StreamCommand> commands_ ABSL_GUARDED_BY(mutex_);
   bool asleep_ ABSL_GUARDED_BY(mutex_) = false;

@@ -2,20 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
-#include "base/status.h"
 
 namespace tandem {
-
-absl::StatusOr<ConnectionTable> ConnectionTable::Create() {
-  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
-  if (epoll.valid()) return ConnectionTable(std::move(epoll));
-  return Unavailable("cannot make an epoll loop: {}", ErrnoMessage(errno));
-}
 
 void ConnectionTable::Watch(int fd, uint64_t id) {
   epoll_event event{.events = EPOLLIN, .data = {.u64 = id}};

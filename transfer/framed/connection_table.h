@@ -74,8 +74,6 @@ class ConnectionTable {
   static constexpr uint64_t kWakeId = 0;
   static constexpr uint64_t kListenerId = 1;
 
-  // Makes an empty table. UNAVAILABLE when the process has no descriptor left.
-  static absl::StatusOr<ConnectionTable> Create();
   explicit ConnectionTable(UniqueFd epoll) : epoll_(std::move(epoll)) {}
 
   // Events on `fd` are reported with `id`, kWakeId or kListenerId.
@@ -120,7 +118,7 @@ class ConnectionTable {
 
   void UpdateInterest(uint64_t id, Entry& entry);
 
-  UniqueFd epoll_;
+  const UniqueFd epoll_;
   std::vector<uint64_t> ready_;
   absl::flat_hash_map<uint64_t, Entry> connections_;
   std::vector<uint64_t> unfinished_;

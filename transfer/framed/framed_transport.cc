@@ -1,6 +1,9 @@
 #include "transfer/framed/framed_transport.h"
 
+#include <sys/eventfd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <thread>
 #include <utility>
 
@@ -22,13 +25,13 @@ absl::StatusOr<std::unique_ptr<PayloadPath>> NewPath(const FramedOptions& option
                                                      FrameReceiver* receiver) {
   if (has_side_channels) {
     TANDEM_CHECK(options.device != nullptr, "side channels lead to the memory of a device");
-    return SideChannelPayloads::Create(*options.device, OrNoReceiver(receiver));
+    return NewSideChannelPayloads(*options.device, OrNoReceiver(receiver));
   }
   if (options.device == nullptr || options.device->is_host()) {
     return std::make_unique<DirectPayloads>();
   }
-  return StagedPayloads::Create(*options.device, options.staged_payload_bytes,
-                                options.staging_bytes, receiver);
+  return NewStagedPayloads(*options.device, options.staged_payload_bytes, options.staging_bytes,
+                           receiver);
 }
 
 // One thread, the loop, does all I/O and owns the connections with all that is in them; other
@@ -36,15 +39,15 @@ absl::StatusOr<std::unique_ptr<PayloadPath>> NewPath(const FramedOptions& option
 // except for two turns a second.
 class FramedTransport final : public Transport, private StreamOwner {
  public:
-  FramedTransport(const FramedOptions& options, CommandQueue commands, ConnectionTable table,
+  FramedTransport(const FramedOptions& options, UniqueFd wake, UniqueFd epoll,
                   std::unique_ptr<Medium> medium, std::unique_ptr<PayloadPath> path,
                   FrameReceiver& receiver)
       : options_(options),
         medium_(std::move(medium)),
         path_(std::move(path)),
         links_(medium_->name()),
-        commands_(std::move(commands)),
-        table_(std::move(table)),
+        commands_(std::move(wake)),
+        table_(std::move(epoll)),
         acceptor_(options_, *medium_, receiver, *path_, table_, counters_),
         peers_(options_, *medium_, *path_, table_, streams_, links_, counters_) {
     table_.Watch(commands_.wake_fd(), ConnectionTable::kWakeId);
@@ -195,11 +198,14 @@ void FramedTransport::Shutdown() {
 absl::StatusOr<std::unique_ptr<Transport>> NewFramedTransport(const FramedOptions& options,
                                                               std::unique_ptr<Medium> medium,
                                                               FrameReceiver* receiver) {
-  ASSIGN_OR_RETURN(ConnectionTable table, ConnectionTable::Create());
-  ASSIGN_OR_RETURN(CommandQueue commands, CommandQueue::Create());
+  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  UniqueFd wake(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!epoll.valid() || !wake.valid()) {
+    return Unavailable("cannot make an epoll loop: {}", ErrnoMessage(errno));
+  }
   ASSIGN_OR_RETURN(std::unique_ptr<PayloadPath> path,
                    NewPath(options, medium->has_side_channels(), receiver));
-  return std::make_unique<FramedTransport>(options, std::move(commands), std::move(table),
+  return std::make_unique<FramedTransport>(options, std::move(wake), std::move(epoll),
                                            std::move(medium), std::move(path),
                                            OrNoReceiver(receiver));
 }

@@ -112,14 +112,12 @@ absl::StatusOr<std::span<std::byte>> InboundConnection::Prepare(const FrameHeade
   }
   credit_.Consume();
   credit_.Arriving(header.payload_bytes);
-  const StreamKey key = KeyOf(header);
-  if (refused_.Find(key)) return Cancelled("stream {} is refused already", key.stream);
+  if (refused_.Find(KeyOf(header))) return Cancelled("stream {} is refused already", header.stream);
   return payloads_->Prepare(header, *this);
 }
 
 absl::StatusOr<std::span<std::byte>> InboundConnection::AskForPlace(const FrameHeader& header) {
-  const StreamKey key = KeyOf(header);
-  if (refused_.Find(key)) return Cancelled("stream {} is refused already", key.stream);
+  if (refused_.Find(KeyOf(header))) return Cancelled("stream {} is refused already", header.stream);
   auto place = context_.receiver.Prepare(header);
   // A payload that was not reported to the receiver yet may be in the way: it stands where this one
   // belongs, or takes one of the receiver's few places.
@@ -130,13 +128,9 @@ absl::StatusOr<std::span<std::byte>> InboundConnection::AskForPlace(const FrameH
   if (absl::IsAlreadyExists(place.status())) {
     ++context_.counters.stale;
   } else if (!place.ok() && !absl::IsAborted(place.status())) {
-    Refuse(key, 0, place.status());
+    Refuse(header, place.status());
   }
   return place;
-}
-
-void InboundConnection::RefuseStream(const FrameHeader& header, const absl::Status& status) {
-  Refuse(KeyOf(header), 0, status);
 }
 
 absl::Status InboundConnection::FlushAndGrant() {
@@ -205,7 +199,7 @@ void InboundConnection::OnCommit(const FrameHeader& header) {
   }
   const CommitAnswer answer = context_.receiver.Commit(header);
   if (!answer.status.ok()) {
-    Refuse(key, header.block, answer.status);
+    Refuse(header, answer.status);
     refused_.Erase(key);  // nothing of the stream is left to come
   } else if (!answer.missing.empty()) {
     replies_.Resend(key, answer.missing);
@@ -218,22 +212,21 @@ void InboundConnection::OnRenewal(const FrameHeader& header) {
   // The credit is repeated because it may have been lost: a sender that waits for it sends nothing
   // but renewals.
   Grant(ReceiveCredit::Grant::kRepeat);
-  const StreamKey key = KeyOf(header);
-  if (refused_.Find(key)) return;
-  const absl::Status status = context_.receiver.Renewed(key.stream, key.epoch);
-  if (!status.ok()) Refuse(key, 0, status);
+  if (refused_.Find(KeyOf(header))) return;
+  const absl::Status status = context_.receiver.Renewed(header.stream, header.epoch);
+  if (!status.ok()) Refuse(header, status);
 }
 
-// Refuses a stream. `commit` is the number of the commit that this answers, 0 when it answers none.
-void InboundConnection::Refuse(StreamKey key, uint32_t commit, const absl::Status& status) {
+void InboundConnection::Refuse(const FrameHeader& header, const absl::Status& status) {
   if (absl::IsPermissionDenied(status)) {
     ++context_.counters.unauthenticated;
     wrong_ = status;
   } else if (absl::IsNotFound(status) || absl::IsFailedPrecondition(status)) {
     ++context_.counters.stale;
   }
-  refused_.Add(key, status.code());
-  replies_.Reject(key, commit, status.code());
+  const uint32_t commit = header.type == FrameType::kCommit ? header.block : 0;
+  refused_.Add(KeyOf(header), status.code());
+  replies_.Reject(KeyOf(header), commit, status.code());
 }
 
 // Queues a credit frame if one is due. Returns whether it did.

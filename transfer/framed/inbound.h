@@ -24,8 +24,7 @@ class InboundConnection final : public Connection, private FrameHandler, private
   // What the transport gives to each connection that it accepts. All of it outlives the connection.
   struct Context {
     FrameReceiver& receiver;
-    std::span<std::byte>
-        read_ahead;  // for bytes that have no place yet; free again after each turn
+    std::span<std::byte> read_ahead;  // for bytes without a place; free again after each turn
     TransportCounters& counters;
     Timeouts timeouts;
     std::function<void()> greeted;  // called when the peer's hello has come
@@ -50,7 +49,7 @@ class InboundConnection final : public Connection, private FrameHandler, private
   absl::Status Control(const FrameHeader& header) override;
   // Called by the payload path, as LandingHost describes.
   absl::StatusOr<std::span<std::byte>> AskForPlace(const FrameHeader& header) override;
-  void RefuseStream(const FrameHeader& header, const absl::Status& status) override;
+  void Refuse(const FrameHeader& header, const absl::Status& status) override;
   absl::Status FlushAndGrant() override;
   void Received(uint32_t payload_bytes) override;
   absl::Status Fail(const absl::Status& status) override;
@@ -63,7 +62,6 @@ class InboundConnection final : public Connection, private FrameHandler, private
   absl::Status OnHello();
   void OnCommit(const FrameHeader& header);
   void OnRenewal(const FrameHeader& header);
-  void Refuse(StreamKey key, uint32_t commit, const absl::Status& status);
   bool Grant(ReceiveCredit::Grant grant);
   void GrantNow();
 

@@ -4,11 +4,6 @@
 
 namespace tandem {
 
-void LinkMeter::Span::Add(const Span& other) {
-  bytes += other.bytes;
-  time += other.time;
-}
-
 double LinkMeter::Span::bytes_per_second() const {
   return static_cast<double>(bytes) /
          std::chrono::duration<double>(std::max(time, Duration(1))).count();

@@ -56,7 +56,10 @@ class LinkMeter {
     uint64_t bytes = 0;
     Duration time{};
 
-    void Add(const Span& other);
+    void Add(const Span& other) {
+      bytes += other.bytes;
+      time += other.time;
+    }
     bool IsOver(uint64_t most_bytes) const { return bytes >= most_bytes || time >= kWindowTime; }
     double bytes_per_second() const;
   };

@@ -39,7 +39,8 @@ class LandingHost {
  public:
   // Where the payload goes, as FrameReceiver::Prepare. After an error the payload is dropped.
   virtual absl::StatusOr<std::span<std::byte>> AskForPlace(const FrameHeader& header) = 0;
-  virtual void RefuseStream(const FrameHeader& header, const absl::Status& status) = 0;
+  // Refuses the stream of the frame `header`, as an error of AskForPlace does.
+  virtual void Refuse(const FrameHeader& header, const absl::Status& status) = 0;
   // Tells the receiver of all payloads that are queued and gives the sender credit for them.
   virtual absl::Status FlushAndGrant() = 0;
   // Counts the payload of a reference as received.

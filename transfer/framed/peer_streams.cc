@@ -13,15 +13,13 @@ uint64_t IndexKey(uint32_t layer, uint32_t block) { return uint64_t{layer} << 32
 
 }  // namespace
 
-PeerStreams::PeerStreams(Options options, std::shared_ptr<Link> link, const OpenStreams& open,
-                         StreamOver stream_over)
-    : options_(std::move(options)),
-      link_(std::move(link)),
+PeerStreams::PeerStreams(uint64_t connection_id, const SendRate& rate, std::shared_ptr<Link> link,
+                         const OpenStreams& open, StreamOver stream_over)
+    : link_(std::move(link)),
       open_(open),
       stream_over_(std::move(stream_over)),
-      queue_(*link_, SendRate(options_.max_bytes_per_second, options_.rate_burst)) {
-  queue_.PushControl({.type = FrameType::kHello, .stream = options_.connection_id, .block = 1},
-                     nullptr);
+      queue_(*link_, rate) {
+  queue_.PushControl({.type = FrameType::kHello, .stream = connection_id, .block = 1}, nullptr);
 }
 
 PeerStreams::~PeerStreams() {
@@ -158,7 +156,7 @@ void PeerStreams::OnReject(const FrameHeader& header) {
   const bool is_of_earlier_opening = header.block != 0 && (first == 0 || header.block < first);
   if (is_of_earlier_opening) return;
   End(*stream, MakeStatus(static_cast<absl::StatusCode>(header.code), "{} rejected stream {}",
-                          options_.peer, header.stream));
+                          peer(), header.stream));
 }
 
 absl::Status PeerStreams::OnResend(const FrameHeader& header) {
@@ -179,14 +177,14 @@ absl::Status PeerStreams::OnResend(const FrameHeader& header) {
   const auto missing = progress.index.find(IndexKey(header.layer, header.block));
   if (missing == progress.index.end()) {
     End(*stream, DataLoss("{} misses layer {} block {} of stream {}, which was never posted",
-                          options_.peer, header.layer, header.block, header.stream));
+                          peer(), header.layer, header.block, header.stream));
     return absl::OkStatus();
   }
   progress.resend.push_back(missing->second);
   if (progress.resend.size() < header.frames) return absl::OkStatus();
   if (++progress.rounds > kMaxRounds) {
-    End(*stream, DataLoss("{} misses {} extents of stream {} after they were sent {} times",
-                          options_.peer, progress.resend.size(), header.stream, progress.rounds));
+    End(*stream, DataLoss("{} misses {} extents of stream {} after they were sent {} times", peer(),
+                          progress.resend.size(), header.stream, progress.rounds));
     return absl::OkStatus();
   }
   link_->Count(&LinkStats::resent_frames, progress.resend.size());

@@ -1,14 +1,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
@@ -54,21 +52,16 @@ class PeerStreams {
   using StreamPtr = std::shared_ptr<OutgoingStream>;
   // Called when a stream is over and was removed.
   using StreamOver = std::function<void(OutgoingStream& stream, const absl::Status& status)>;
-  struct Options {
-    std::string peer;
-    uint64_t connection_id = 0;  // random, not 0; the hello carries it
-    uint64_t max_bytes_per_second = 0;
-    Duration rate_burst{};
-  };
   // How often the peer may ask for what is missing of one stream.
   static constexpr int kMaxRounds = 8;
 
-  // `open` outlives this and has every stream that is added, until it has ended.
-  PeerStreams(Options options, std::shared_ptr<Link> link, const OpenStreams& open,
-              StreamOver stream_over);
+  // The hello carries `connection_id`, which is random and not 0. `open` outlives this and has every
+  // stream that is added, until it has ended.
+  PeerStreams(uint64_t connection_id, const SendRate& rate, std::shared_ptr<Link> link,
+              const OpenStreams& open, StreamOver stream_over);
   ~PeerStreams();
 
-  const std::string& peer() const { return options_.peer; }
+  const std::string& peer() const { return link_->peer(); }
   Link& link() { return *link_; }
   AnswerTimer& answer_timer() { return answer_timer_; }
   SendQueue& queue() { return queue_; }
@@ -104,7 +97,6 @@ class PeerStreams {
   void OnReject(const FrameHeader& header);
   absl::Status OnResend(const FrameHeader& header);
 
-  const Options options_;
   const std::shared_ptr<Link> link_;
   const OpenStreams& open_;
   const StreamOver stream_over_;

@@ -67,12 +67,8 @@ absl::StatusOr<Peers::Peer*> Peers::ConnectTo(const std::string& name) {
   // and never 0.
   const uint64_t number = uint64_t{random_()} << 32 | random_() | 1;
   peer.streams = std::make_unique<PeerStreams>(
-      PeerStreams::Options{.peer = name,
-                           .connection_id = number,
-                           .max_bytes_per_second = options_.max_bytes_per_second,
-                           .rate_burst = options_.rate_burst},
-      links_.Find(name), streams_,
-      [this, name](OutgoingStream& stream, const absl::Status& status) {
+      number, SendRate(options_.max_bytes_per_second, options_.rate_burst), links_.Find(name),
+      streams_, [this, name](OutgoingStream& stream, const absl::Status& status) {
         // The stream's payloads are released before its end is reported.
         peers_.at(name).connection->DropStream(stream.key());
         ended_.push_back({stream.shared_from_this(), status});
@@ -112,23 +108,20 @@ absl::Status Peers::StatusOfAborted(const OutgoingStream& stream) {
   return Annotate(NoAnswer(*peer, now), fmt::format("connection to {}", peer->peer()));
 }
 
-// The status of streams whose connection has ended. Peers that disagree (TLS, another version)
-// would do so again at once, so that error stays; any other end is a loss, and UNAVAILABLE. A
-// medium with side channels that does not suit the two peers (their devices cannot reach each
-// other, their versions of NCCL differ) is a loss as well, because another medium may suit them.
-absl::Status Peers::StatusOfLost(const std::string& peer, const absl::Status& status) const {
-  if (absl::IsFailedPrecondition(status) && !medium_.has_side_channels()) {
-    return Annotate(status, fmt::format("connection to {}", peer));
-  }
-  return Unavailable("connection to {}: {}", peer, std::string(status.message()));
-}
-
+// Ends the streams of a connection that has ended. Peers that disagree (TLS, another version) would
+// do so again at once, so that error stays; any other end is a loss, and UNAVAILABLE. A medium with
+// side channels that does not suit the two peers (their devices cannot reach each other, their
+// versions of NCCL differ) is a loss as well, because another medium may suit them.
 void Peers::OnClosed(const std::string& name, const absl::Status& status) {
   const auto node = peers_.extract(name);
   PeerStreams& streams = *node.mapped().streams;
+  const bool disagree = absl::IsFailedPrecondition(status) && !medium_.has_side_channels();
+  const absl::Status lost =
+      Annotate(disagree ? status : Unavailable("{}", std::string(status.message())),
+               fmt::format("connection to {}", name));
   for (const auto& stream : streams.streams()) {
     streams.link().Count(&LinkStats::streams_failed);
-    ended_.push_back({stream, StatusOfLost(name, status)});
+    ended_.push_back({stream, lost});
   }
 }
 

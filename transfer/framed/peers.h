@@ -55,7 +55,6 @@ class Peers {
   absl::StatusOr<Peer*> ConnectTo(const std::string& name);
   TimePoint AnswerDeadline(const Peer& peer) const;
   absl::Status StatusOfAborted(const OutgoingStream& stream);
-  absl::Status StatusOfLost(const std::string& peer, const absl::Status& status) const;
 
   struct EndedStream {
     std::shared_ptr<OutgoingStream> stream;

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "transfer/framed/extent_stream.h"
 
 namespace tandem {
 namespace {
@@ -70,6 +71,74 @@ class SideChannelOutbound final : public OutboundPayloads {
   bool lacks_room_ = false;
 };
 
+// Payloads that a side channel has found and that the device is still to copy to their places.
+// Flush copies all queued payloads and waits for that. It tells the receiver that a payload has
+// landed if the hash of what was written is that of its frame. Thread: the loop's.
+class PulledLandings {
+ public:
+  // `device` and `receiver` outlive this object.
+  PulledLandings(Device& device, FrameReceiver& receiver, ExtentStream stream)
+      : device_(device.name()),
+        enough_bytes_(device.is_host() ? kEnoughHostBytes : kEnoughBytes),
+        receiver_(receiver),
+        stream_(std::move(stream)) {}
+
+  bool empty() const { return headers_.empty(); }
+  bool full() const {
+    return headers_.size() == ExtentStream::kMaxExtents || bytes_ >= enough_bytes_;
+  }
+  size_t buffer_bytes() const { return stream_.buffer_bytes(); }
+
+  // Queues the copy of a payload. Must not be called while full. `source` stays as it is until
+  // Flush; `place` is as long.
+  void Queue(const FrameHeader& header, std::span<const std::byte> source,
+             std::span<std::byte> place) {
+    TANDEM_CHECK(!full(), "a landing that there is no room for");
+    TANDEM_CHECK(place.size() == header.payload_bytes, "a landing place of another size");
+    headers_.push_back(header);
+    copies_.push_back({.dst = place, .src = source});
+    bytes_ += place.size();
+  }
+  // Copies all queued payloads, tells the receiver of them and returns how many were damaged.
+  // UNAVAILABLE when the device failed: then none of them has landed.
+  absl::StatusOr<size_t> Flush();
+
+ private:
+  // The bytes that are enough for a Flush; the last payload may exceed it. On a device each Flush
+  // waits for the device, so it takes many payloads. On the host many at a time gain nothing, and
+  // the sender gets room again only for what has landed.
+  static constexpr size_t kEnoughBytes = size_t{16} << 20;
+  static constexpr size_t kEnoughHostBytes = size_t{1} << 20;
+
+  const std::string device_;  // the device's name
+  const size_t enough_bytes_;
+  FrameReceiver& receiver_;
+  ExtentStream stream_;
+  std::vector<FrameHeader> headers_;
+  std::vector<ExtentCopy> copies_;  // one for each header
+  size_t bytes_ = 0;
+};
+
+absl::StatusOr<size_t> PulledLandings::Flush() {
+  if (empty()) return 0;
+  const absl::StatusOr<std::span<const uint64_t>> hashes = stream_.CopyAll(copies_);
+  const absl::Status failure =
+      hashes.ok() ? absl::OkStatus()
+                  : Unavailable("{} failed: {}", device_, std::string(hashes.status().message()));
+  size_t damaged = 0;
+  for (size_t i = 0; i < headers_.size(); ++i) {
+    const absl::Status status =
+        failure.ok() ? CheckPayloadHash(headers_[i], (*hashes)[i]) : failure;
+    if (absl::IsDataLoss(status)) ++damaged;
+    receiver_.Landed(headers_[i], status);
+  }
+  headers_.clear();
+  copies_.clear();
+  bytes_ = 0;
+  RETURN_IF_ERROR(failure);
+  return damaged;
+}
+
 // The receiving half for one connection. Payloads are copied to their places many at a time, from
 // where the peer put them.
 class SideChannelInbound final : public InboundPayloads {
@@ -116,55 +185,28 @@ class SideChannelInbound final : public InboundPayloads {
   PulledLandings& landings_;
 };
 
+class SideChannelPayloads final : public PayloadPath {
+ public:
+  explicit SideChannelPayloads(PulledLandings landings) : landings_(std::move(landings)) {}
+
+  std::unique_ptr<OutboundPayloads> NewOutbound(ByteChannel& channel, uint64_t) override {
+    return std::make_unique<SideChannelOutbound>(channel);
+  }
+  std::unique_ptr<InboundPayloads> NewInbound(ByteChannel& channel) override {
+    return std::make_unique<SideChannelInbound>(channel, landings_);
+  }
+  size_t buffer_bytes() const override { return landings_.buffer_bytes(); }
+
+ private:
+  PulledLandings landings_;
+};
+
 }  // namespace
 
-PulledLandings::PulledLandings(Device& device, FrameReceiver& receiver, ExtentStream stream)
-    : device_(device.name()),
-      enough_bytes_(device.is_host() ? kEnoughHostBytes : kEnoughBytes),
-      receiver_(receiver),
-      stream_(std::move(stream)) {}
-
-void PulledLandings::Queue(const FrameHeader& header, std::span<const std::byte> source,
-                           std::span<std::byte> place) {
-  TANDEM_CHECK(!full(), "a landing that there is no room for");
-  TANDEM_CHECK(place.size() == header.payload_bytes, "a landing place of another size");
-  headers_.push_back(header);
-  copies_.push_back({.dst = place, .src = source});
-  bytes_ += place.size();
-}
-
-absl::StatusOr<size_t> PulledLandings::Flush() {
-  if (empty()) return 0;
-  const absl::StatusOr<std::span<const uint64_t>> hashes = stream_.CopyAll(copies_);
-  const absl::Status failure =
-      hashes.ok() ? absl::OkStatus()
-                  : Unavailable("{} failed: {}", device_, std::string(hashes.status().message()));
-  size_t damaged = 0;
-  for (size_t i = 0; i < headers_.size(); ++i) {
-    const absl::Status status =
-        failure.ok() ? CheckPayloadHash(headers_[i], (*hashes)[i]) : failure;
-    if (absl::IsDataLoss(status)) ++damaged;
-    receiver_.Landed(headers_[i], status);
-  }
-  headers_.clear();
-  copies_.clear();
-  bytes_ = 0;
-  RETURN_IF_ERROR(failure);
-  return damaged;
-}
-
-absl::StatusOr<std::unique_ptr<PayloadPath>> SideChannelPayloads::Create(Device& device,
-                                                                         FrameReceiver& receiver) {
+absl::StatusOr<std::unique_ptr<PayloadPath>> NewSideChannelPayloads(Device& device,
+                                                                    FrameReceiver& receiver) {
   ASSIGN_OR_RETURN(ExtentStream stream, ExtentStream::Create(device));
   return std::make_unique<SideChannelPayloads>(PulledLandings(device, receiver, std::move(stream)));
-}
-
-std::unique_ptr<OutboundPayloads> SideChannelPayloads::NewOutbound(ByteChannel& channel, uint64_t) {
-  return NewSideChannelOutbound(channel);
-}
-
-std::unique_ptr<InboundPayloads> SideChannelPayloads::NewInbound(ByteChannel& channel) {
-  return std::make_unique<SideChannelInbound>(channel, landings_);
 }
 
 std::unique_ptr<OutboundPayloads> NewSideChannelOutbound(ByteChannel& channel) {

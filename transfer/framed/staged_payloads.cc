@@ -80,7 +80,7 @@ class StagedInbound final : public InboundPayloads {
       const absl::Status status =
           InvalidArgument("stream {}: payload of {} bytes: this worker takes at most {}",
                           header.stream, header.payload_bytes, most);
-      host.RefuseStream(header, status);
+      host.Refuse(header, status);
       return status;
     }
     absl::StatusOr<MemorySlot> slot = landings_.Take();
@@ -113,6 +113,39 @@ class StagedInbound final : public InboundPayloads {
   std::span<std::byte> place_;
 };
 
+class StagedPayloads final : public PayloadPath {
+ public:
+  StagedPayloads(std::unique_ptr<StagingPool> outbound, std::unique_ptr<StagedLandings> inbound)
+      : outbound_(std::move(outbound)), inbound_(std::move(inbound)) {}
+
+  std::unique_ptr<OutboundPayloads> NewOutbound(ByteChannel&, uint64_t id) override {
+    return std::make_unique<StagedOutbound>(outbound_, id);
+  }
+  // A worker that only sends has no slots to receive into. It needs none, because it refuses every
+  // stream.
+  std::unique_ptr<InboundPayloads> NewInbound(ByteChannel&) override {
+    if (inbound_ == nullptr) return std::make_unique<DirectInbound>();
+    return std::make_unique<StagedInbound>(*inbound_);
+  }
+  absl::Status CheckPayload(uint64_t stream, size_t bytes) const override {
+    const size_t most = outbound_.pool().payload_bytes();
+    if (bytes <= most) return absl::OkStatus();
+    return InvalidArgument("stream {}: payload of {} bytes: this transport stages at most {}",
+                           stream, bytes, most);
+  }
+  size_t buffer_bytes() const override {
+    return outbound_.pool().slots().size_bytes() +
+           (inbound_ != nullptr ? inbound_->pool().slots().size_bytes() : 0);
+  }
+  bool has_turn() const override { return outbound_.has_turn(); }
+  std::optional<uint64_t> BeginTurn() override { return outbound_.BeginTurn(); }
+  void EndTurn() override { outbound_.EndTurn(); }
+
+ private:
+  OutboundStaging outbound_;
+  const std::unique_ptr<StagedLandings> inbound_;  // null on a worker that only sends
+};
+
 }  // namespace
 
 absl::StatusOr<MemorySlot> StagedLandings::Take() {
@@ -136,10 +169,9 @@ absl::Status StagedLandings::Flush() {
   return status;
 }
 
-absl::StatusOr<std::unique_ptr<PayloadPath>> StagedPayloads::Create(Device& device,
-                                                                    size_t payload_bytes,
-                                                                    size_t total_bytes,
-                                                                    FrameReceiver* receiver) {
+absl::StatusOr<std::unique_ptr<PayloadPath>> NewStagedPayloads(Device& device, size_t payload_bytes,
+                                                               size_t total_bytes,
+                                                               FrameReceiver* receiver) {
   ASSIGN_OR_RETURN(std::unique_ptr<StagingPool> outbound,
                    StagingPool::Create(device, payload_bytes, total_bytes));
   std::unique_ptr<StagedLandings> inbound;
@@ -148,30 +180,7 @@ absl::StatusOr<std::unique_ptr<PayloadPath>> StagedPayloads::Create(Device& devi
                      StagingPool::Create(device, payload_bytes, total_bytes));
     inbound = std::make_unique<StagedLandings>(std::move(pool), *receiver);
   }
-  return std::unique_ptr<PayloadPath>(new StagedPayloads(std::move(outbound), std::move(inbound)));
-}
-
-std::unique_ptr<OutboundPayloads> StagedPayloads::NewOutbound(ByteChannel&, uint64_t id) {
-  return std::make_unique<StagedOutbound>(outbound_, id);
-}
-
-// A worker that only sends has no slots to receive into. It needs none, because it refuses every
-// stream.
-std::unique_ptr<InboundPayloads> StagedPayloads::NewInbound(ByteChannel&) {
-  if (inbound_ == nullptr) return std::make_unique<DirectInbound>();
-  return std::make_unique<StagedInbound>(*inbound_);
-}
-
-absl::Status StagedPayloads::CheckPayload(uint64_t stream, size_t bytes) const {
-  const size_t most = outbound_.pool().payload_bytes();
-  if (bytes <= most) return absl::OkStatus();
-  return InvalidArgument("stream {}: payload of {} bytes: this transport stages at most {}", stream,
-                         bytes, most);
-}
-
-size_t StagedPayloads::buffer_bytes() const {
-  return outbound_.pool().slots().size_bytes() +
-         (inbound_ != nullptr ? inbound_->pool().slots().size_bytes() : 0);
+  return std::make_unique<StagedPayloads>(std::move(outbound), std::move(inbound));
 }
 
 }  // namespace tandem

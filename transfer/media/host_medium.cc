@@ -52,22 +52,15 @@ absl::StatusOr<std::string> NewName() {
   return fmt::format("tandem-{}-{:016x}{:016x}", getpid(), random[0], random[1]);
 }
 
-// Whether a peer that refused shared memory with this code would refuse the same memory again.
-bool IsFinal(absl::StatusCode code) {
-  switch (code) {
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnimplemented:
-      return true;
-    default:
-      return false;
-  }
-}
+// A peer that refused shared memory with one of these codes would refuse the same memory again.
+constexpr absl::StatusCode kFinal[] = {
+    absl::StatusCode::kFailedPrecondition, absl::StatusCode::kInvalidArgument,
+    absl::StatusCode::kPermissionDenied, absl::StatusCode::kUnimplemented};
 
 absl::Status Refusal(absl::StatusCode code) {
+  const bool is_final = std::ranges::find(kFinal, code) != std::end(kFinal);
   return MakeStatus(
-      IsFinal(code) ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kUnavailable,
+      is_final ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kUnavailable,
       "the peer did not take the memory that this worker shares (status code {}): its log says why",
       static_cast<int>(code));
 }
@@ -206,7 +199,7 @@ absl::StatusOr<std::unique_ptr<ByteChannel>> HostMedium::Accept() {
   // It does no harm if this answer is lost: the peer sees the end of the connection.
   SendWithDescriptors(socket.get(), EncodeMemoryAnswer(absl::StatusCode::kPermissionDenied), {})
       .IgnoreError();
-  return MakeStatus(absl::StatusCode::kPermissionDenied, "{}: the peer is of another user", name());
+  return PermissionDenied("{}: the peer is of another user", name());
 }
 
 absl::StatusOr<std::unique_ptr<ByteChannel>> HostMedium::Connect(std::string_view peer) {

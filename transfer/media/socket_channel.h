@@ -13,10 +13,6 @@ absl::StatusOr<UniqueFd> AcceptSocket(int listener);
 // The number of peers that may wait for a listener to accept them.
 inline constexpr int kListenBacklog = 128;
 
-// The bytes that one read of a socket should ask for beyond those that have a place: about as much
-// as the receive buffer of a socket holds.
-inline constexpr size_t kSocketReadAheadBytes = 256 << 10;
-
 // A connected stream socket whose bytes travel unchanged.
 class SocketChannel : public ByteChannel {
  public:
@@ -26,7 +22,8 @@ class SocketChannel : public ByteChannel {
   bool wants_output() const override { return full_; }
   absl::StatusOr<bool> Establish() override { return true; }
   absl::StatusOr<size_t> Read(std::span<const iovec> parts) override;
-  size_t read_ahead_bytes() const override { return kSocketReadAheadBytes; }
+  // About as much as the receive buffer of a socket holds.
+  size_t read_ahead_bytes() const override { return 256 << 10; }
   absl::StatusOr<size_t> Write(std::span<const iovec> parts) override;
 
  private:

@@ -12,63 +12,54 @@ using HeaderBytes = std::span<const std::byte, kFrameHeaderBytes>;
 struct Field {
   size_t at = 0;  // offset in the header, as in docs/kv_wire_format.md
   size_t size = 0;
+  unsigned use = 0;  // the bit of this field in UsesOf; 0 for a field that all types use
 };
 
 constexpr Field kMagic = {0, 4};
 constexpr Field kVersion = {4, 2};
 constexpr Field kType = {6, 1};
-constexpr Field kCode = {7, 1};
-constexpr Field kStream = {8, 8};
-constexpr Field kEpoch = {16, 8};
-constexpr Field kLayer = {24, 4};
-constexpr Field kBlock = {28, 4};
-constexpr Field kPayloadBytes = {32, 4};
-constexpr Field kKind = {36, 1};
+constexpr Field kCode = {7, 1, 1};
+constexpr Field kStream = {8, 8, 2};
+constexpr Field kEpoch = {16, 8, 4};
+constexpr Field kLayer = {24, 4, 8};
+constexpr Field kBlock = {28, 4, 16};
+constexpr Field kPayloadBytes = {32, 4, 32};
+constexpr Field kKind = {36, 1, 64};
 constexpr Field kReserved = {37, 3};
-constexpr Field kPayloadHash = {40, 8};  // in a commit, which has no payload: sent_bytes
-constexpr Field kFrames = {48, 8};       // in a reference, which counts nothing: payload_handle
+constexpr Field kPayloadHash = {40, 8, 128};  // in a commit, which has no payload: sent_bytes
+constexpr Field kFrames = {48, 8, 256};  // in a reference, which counts nothing: payload_handle
 constexpr Field kHeaderHash = {56, 8};
 
-// The fields that a type uses. All others must be zero, so that every header has one encoding.
+// The fields that not all types use. In the header of a type that does not use one it must be zero,
+// so that every header has one encoding.
 constexpr std::array<Field, 9> kOptional = {kCode,         kStream,      kEpoch,  kLayer, kBlock,
                                             kPayloadBytes, kPayloadHash, kFrames, kKind};
-enum Use : uint16_t {
-  kUsesCode = 1,  // each value is 1 << the field's index in kOptional
-  kUsesStream = 2,
-  kUsesEpoch = 4,
-  kUsesLayer = 8,
-  kUsesBlock = 16,
-  kUsesPayloadBytes = 32,
-  kUsesPayloadHash = 64,
-  kUsesFrames = 128,
-  kUsesKind = 256,
-};
 
-// The fields that a frame type uses, as a set of Use bits; none for an unknown type.
+// The fields that a frame type uses, as a set of Field::use; none for an unknown type.
 unsigned UsesOf(FrameType type) {
-  constexpr unsigned kKey = kUsesStream | kUsesEpoch;
-  constexpr unsigned kExtent = kKey | kUsesLayer | kUsesBlock;
+  constexpr unsigned kKey = kStream.use | kEpoch.use;
+  constexpr unsigned kExtent = kKey | kLayer.use | kBlock.use;
   switch (type) {
     case FrameType::kData:
-      return kExtent | kUsesPayloadBytes | kUsesPayloadHash | kUsesKind;
+      return kExtent | kPayloadBytes.use | kPayloadHash.use | kKind.use;
     case FrameType::kReference:
-      return kExtent | kUsesPayloadBytes | kUsesPayloadHash | kUsesFrames | kUsesKind;
+      return kExtent | kPayloadBytes.use | kPayloadHash.use | kFrames.use | kKind.use;
     case FrameType::kAnnounce:
-      return kUsesPayloadBytes;
+      return kPayloadBytes.use;
     case FrameType::kCommit:
-      return kKey | kUsesBlock | kUsesPayloadHash | kUsesFrames;
+      return kKey | kBlock.use | kPayloadHash.use | kFrames.use;
     case FrameType::kAck:
-      return kKey | kUsesBlock;
+      return kKey | kBlock.use;
     case FrameType::kReject:
-      return kKey | kUsesCode | kUsesBlock;
+      return kKey | kCode.use | kBlock.use;
     case FrameType::kHello:
-      return kUsesStream | kUsesBlock;
+      return kStream.use | kBlock.use;
     case FrameType::kCredit:
-      return kUsesFrames;
+      return kFrames.use;
     case FrameType::kRenew:
       return kKey;
     case FrameType::kResend:
-      return kExtent | kUsesFrames;
+      return kExtent | kFrames.use;
   }
   return 0;
 }
@@ -89,13 +80,13 @@ uint16_t VersionOf(PayloadKind kind) {
 absl::Status CheckFields(const FrameHeader& header, HeaderBytes bytes) {
   const unsigned uses = UsesOf(header.type);
   if (uses == 0) return InvalidArgument("frame of unknown type {}", static_cast<int>(header.type));
-  for (size_t i = 0; i < kOptional.size(); ++i) {
-    if ((uses >> i & 1) == 0 && Load<uint64_t>(bytes, kOptional[i]) != 0) {
+  for (const Field& field : kOptional) {
+    if ((uses & field.use) == 0 && Load<uint64_t>(bytes, field) != 0) {
       return InvalidArgument("frame of type {}: a field that the type does not use is set",
                              static_cast<int>(header.type));
     }
   }
-  if ((uses & kUsesPayloadBytes) != 0 &&
+  if ((uses & kPayloadBytes.use) != 0 &&
       (header.payload_bytes == 0 || header.payload_bytes > kMaxPayloadBytes)) {
     return InvalidArgument("frame of type {} with {} bytes of payload: must have between 1 and {}",
                            static_cast<int>(header.type), header.payload_bytes, kMaxPayloadBytes);
@@ -108,7 +99,7 @@ absl::Status CheckFields(const FrameHeader& header, HeaderBytes bytes) {
     return InvalidArgument("frame of version {} with a payload of kind {}", version,
                            static_cast<int>(header.kind));
   }
-  if ((uses & kUsesCode) != 0 && (header.code == 0 || header.code > kMaxStatusCode)) {
+  if ((uses & kCode.use) != 0 && (header.code == 0 || header.code > kMaxStatusCode)) {
     return InvalidArgument("reject frame with code {}: must be a status code from 1 to {}",
                            header.code, kMaxStatusCode);
   }

@@ -1,7 +1,6 @@
 #include "transfer/wire/frame_reader.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -25,8 +24,7 @@ absl::Status RefuseTls(std::span<const std::byte> start) {
   if (start[0] != kAlert && start[0] != kHandshake) return absl::OkStatus();
   return FailedPrecondition(
       "the peer speaks TLS and this worker does not: give the --kv-tls options to all workers or "
-      "to "
-      "none");
+      "to none");
 }
 
 }  // namespace

@@ -325,10 +325,8 @@ class OutboundSideChannelTest : public testing::Test {
   static constexpr StreamKey kStream = {.stream = 1, .epoch = kEpoch};
   const std::vector<std::byte> payload_ = std::vector<std::byte>(kPayloadBytes);
   LoneStreams open_;
-  PeerStreams peer_{{.peer = "peer", .connection_id = 9},
-                    std::make_shared<Link>("peer", "test"),
-                    open_.streams(),
-                    [](OutgoingStream&, const absl::Status&) {}};
+  PeerStreams peer_{9, SendRate(0, Duration::zero()), std::make_shared<Link>("peer", "test"),
+                    open_.streams(), [](OutgoingStream&, const absl::Status&) {}};
   std::vector<FrameType> types_;
   TransportCounters counters_;
   RecordingChannel* channel_ = nullptr;

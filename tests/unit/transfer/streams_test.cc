@@ -126,7 +126,7 @@ TEST(ReplyBufferTest, APeerThatReadsNoAnswersIsLeft) {
 TEST(OutboundConnectionTest, ASocketIsReadOnceForShortAnswers) {
   for (const size_t read_ahead_bytes : {0, 1}) {
     LoneStreams open;
-    PeerStreams peer({.peer = "peer", .connection_id = 9}, std::make_shared<Link>("peer", "test"),
+    PeerStreams peer(9, SendRate(0, Duration::zero()), std::make_shared<Link>("peer", "test"),
                      open.streams(), [](OutgoingStream&, const absl::Status&) {});
     MemoryChannel::Peer other = {.read_ahead_bytes = read_ahead_bytes};
     auto channel = std::make_unique<MemoryChannel>(other);

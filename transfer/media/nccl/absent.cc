@@ -5,7 +5,7 @@
 
 namespace tandem {
 
-absl::StatusOr<std::unique_ptr<NcclMedium>> NcclMedium::Open(Device& device, const NcclOptions&) {
+absl::StatusOr<std::unique_ptr<Medium>> OpenNcclMedium(Device& device, const NcclOptions&) {
   return FailedPrecondition(
       "device {}: this build has no NCCL: build where nvcc 12.1 or later and nccl.h (libnccl-dev) "
       "are found, or use another KV transport",

@@ -29,9 +29,7 @@ absl::StatusOr<NcclWatch> NcclWatch::Open(int socket) {
   }
   RETURN_IF_ERROR(Add(epoll, socket));
   RETURN_IF_ERROR(Add(epoll, timer.get()));
-  NcclWatch watch(socket, std::move(epoll), std::move(timer));
-  watch.interest_ = EPOLLIN;
-  return watch;
+  return NcclWatch(socket, std::move(epoll), std::move(timer), EPOLLIN);
 }
 
 void NcclWatch::WatchSocket(bool input, bool output) {

@@ -35,13 +35,13 @@ class NcclWatch {
   bool TakeEvents();
 
  private:
-  NcclWatch(int socket, UniqueFd epoll, UniqueFd timer)
-      : socket_(socket), epoll_(std::move(epoll)), timer_(std::move(timer)) {}
+  NcclWatch(int socket, UniqueFd epoll, UniqueFd timer, uint32_t interest)
+      : socket_(socket), epoll_(std::move(epoll)), timer_(std::move(timer)), interest_(interest) {}
 
   int socket_;
   UniqueFd epoll_;
   UniqueFd timer_;
-  uint32_t interest_ = 0;
+  uint32_t interest_;  // the events of the socket that are watched
   bool ticking_ = false;
 };
 

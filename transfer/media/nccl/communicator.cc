@@ -32,8 +32,6 @@ absl::Status Find(void* library, const char* name, Function& function) {
   return FailedPrecondition("NCCL has no {}: install 2.26 or later", name);
 }
 
-void SetUnlessSet(const char* name, const char* value) { setenv(name, value, /*overwrite=*/0); }
-
 absl::StatusOr<void*> OpenFirst(std::span<const char* const> names) {
   for (const char* name : names) {
     if (void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
@@ -46,19 +44,10 @@ absl::StatusOr<void*> OpenFirst(std::span<const char* const> names) {
 
 }  // namespace
 
-std::span<const char* const> NcclNames() {
-#ifdef TANDEM_NCCL_NAME
-  static constexpr const char* kNames[] = {TANDEM_NCCL_NAME};
-#else
-  static constexpr const char* kNames[] = {"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2"};
-#endif
-  return kNames;
-}
-
 absl::StatusOr<std::shared_ptr<const NcclLibrary>> NcclLibrary::Open(
     std::span<const char* const> names) {
-  SetUnlessSet("NCCL_RAS_ENABLE", "0");
-  SetUnlessSet("NCCL_LAUNCH_ORDER_IMPLICIT", "1");
+  setenv("NCCL_RAS_ENABLE", "0", /*overwrite=*/0);
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
   ASSIGN_OR_RETURN(void* const library, OpenFirst(names));
   auto nccl = std::make_shared<NcclLibrary>();
   decltype(&ncclGetVersion) get_version = nullptr;

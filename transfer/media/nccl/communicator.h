@@ -44,9 +44,6 @@ struct NcclLibrary {
   absl::Status ToStatus(ncclResult_t result, std::string_view what) const;
 };
 
-// The names under which the medium looks for NCCL's shared library.
-std::span<const char* const> NcclNames();
-
 // One end of a non-blocking communicator of two ranks. NCCL works on each call on a thread of its
 // own. Until Poll returns true, no other call may begin and nothing may be queued on the stream.
 // Only the destructor waits for the peer. Errors are UNAVAILABLE with NCCL's message; after an

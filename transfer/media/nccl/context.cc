@@ -10,6 +10,13 @@
 namespace tandem {
 namespace {
 
+// The names under which NCCL's shared library is looked for.
+#ifdef TANDEM_NCCL_NAME
+constexpr const char* kNcclNames[] = {TANDEM_NCCL_NAME};
+#else
+constexpr const char* kNcclNames[] = {"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2"};
+#endif
+
 constexpr size_t kPaddingBytes = ExtentStream::kMaxExtents * NcclContext::kPayloadAlignment;
 
 absl::Status CheckOptions(const Device& device, const NcclOptions& options) {
@@ -24,9 +31,7 @@ absl::Status CheckOptions(const Device& device, const NcclOptions& options) {
 }
 
 size_t SlotBytes(const NcclOptions& options) {
-  constexpr size_t kUnit = NcclContext::kPayloadAlignment;
-  const size_t rounded = (options.chunk_bytes + kUnit - 1) / kUnit * kUnit;
-  return rounded + kPaddingBytes - kUnit;
+  return NcclContext::Align(options.chunk_bytes) + kPaddingBytes - NcclContext::kPayloadAlignment;
 }
 
 }  // namespace
@@ -108,7 +113,7 @@ absl::StatusOr<std::unique_ptr<NcclContext>> NcclContext::Open(Device& device,
                                                                const NcclOptions& options) {
   RETURN_IF_ERROR(CheckOptions(device, options));
   std::unique_ptr<NcclContext> context(new NcclContext(device, options));
-  ASSIGN_OR_RETURN(context->nccl_, NcclLibrary::Open(NcclNames()));
+  ASSIGN_OR_RETURN(context->nccl_, NcclLibrary::Open(kNcclNames));
   const size_t slot_bytes = SlotBytes(options);
   for (const auto& [slots, count] : {std::pair(&context->send_slots_, options.send_slots),
                                      std::pair(&context->receive_slots_, options.receive_slots)}) {

@@ -64,11 +64,14 @@ class NcclContext {
  public:
   // The alignment of an operation's payloads within its slot.
   static constexpr size_t kPayloadAlignment = 128;
+  static size_t Align(size_t bytes) {
+    return (bytes + kPayloadAlignment - 1) / kPayloadAlignment * kPayloadAlignment;
+  }
   // The most ids that may exist whose second rank never came. NCCL goes on listening for the ranks
   // of every id that it made until all have come.
   static constexpr uint64_t kMaxUnusedIds = 256;
 
-  // Loads NCCL and takes the memory of the slots from `device`. Errors as NcclMedium::Open.
+  // Loads NCCL and takes the memory of the slots from `device`. Errors as OpenNcclMedium.
   static absl::StatusOr<std::unique_ptr<NcclContext>> Open(Device& device,
                                                            const NcclOptions& options);
 
@@ -81,7 +84,6 @@ class NcclContext {
   // a copy never waits behind an operation of a peer.
   ExtentStream& copy_stream() { return *copy_stream_; }
   NcclReaper& reaper() { return reaper_; }
-  const NcclReaper& reaper() const { return reaper_; }
 
   // The size of a slot, which has room for an operation of ExtentStream::kMaxExtents payloads that
   // have chunk_bytes together.

@@ -1,7 +1,6 @@
 #include "transfer/media/nccl/handshake.h"
 
 #include <cstring>
-#include <utility>
 
 #include "base/status.h"
 
@@ -46,23 +45,16 @@ absl::StatusOr<bool> NcclHandshake::TryAdvance() {
 // Reads no further than the peer's last message of the handshake, because frames may follow it.
 absl::Status NcclHandshake::ReadMessages() {
   while (!peer_ready_) {
-    ASSIGN_OR_RETURN(const std::optional<NcclSetup> message, Next());
-    if (!message) return absl::OkStatus();
+    const iovec rest = {incoming_.data() + incoming_bytes_, incoming_.size() - incoming_bytes_};
+    ASSIGN_OR_RETURN(const size_t count, socket_.Read({&rest, 1}));
+    incoming_bytes_ += count;
+    if (incoming_bytes_ < incoming_.size()) return absl::OkStatus();
+    incoming_bytes_ = 0;
+    const absl::StatusOr<NcclSetup> message = ParseNcclSetup(incoming_);
+    if (!message.ok()) return FailedPrecondition("{}", std::string(message.status().message()));
     RETURN_IF_ERROR(Handle(*message));
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::optional<NcclSetup>> NcclHandshake::Next() {
-  const iovec rest = {incoming_.data() + incoming_bytes_, incoming_.size() - incoming_bytes_};
-  ASSIGN_OR_RETURN(const size_t count, socket_.Read({&rest, 1}));
-  incoming_bytes_ += count;
-  if (incoming_bytes_ < incoming_.size()) return std::nullopt;
-  incoming_bytes_ = 0;
-  const absl::StatusOr<NcclSetup> message = ParseNcclSetup(incoming_);
-  if (message.ok()) return *message;
-  return FailedPrecondition(
-      "{}", std::string_view(message.status().message().data(), message.status().message().size()));
 }
 
 absl::Status NcclHandshake::Handle(const NcclSetup& message) {

@@ -3,8 +3,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -43,8 +41,6 @@ class NcclHandshake {
  private:
   absl::StatusOr<bool> TryAdvance();
   absl::Status ReadMessages();
-  // The next message of the peer; empty when it has not come whole.
-  absl::StatusOr<std::optional<NcclSetup>> Next();
   absl::Status Handle(const NcclSetup& message);
   absl::Status OnHello(const NcclSetup& hello);
   absl::Status OnId(const NcclSetup& message);

@@ -11,6 +11,7 @@
 #include "transfer/media/nccl/handshake.h"
 #include "transfer/media/nccl/side_channel.h"
 #include "transfer/media/socket_channel.h"
+#include "transfer/media/tcp/socket_medium.h"
 
 namespace tandem {
 namespace {
@@ -69,10 +70,10 @@ class NcclChannel final : public ByteChannel {
   std::optional<NcclSideChannel> side_channel_;  // set once the handshake has succeeded
 };
 
-class SocketNcclMedium final : public NcclMedium {
+class NcclMedium final : public SocketMedium {
  public:
-  SocketNcclMedium(TcpListener listener, std::unique_ptr<NcclContext> context)
-      : NcclMedium(std::move(listener)), context_(std::move(context)) {}
+  NcclMedium(TcpListener listener, std::unique_ptr<NcclContext> context)
+      : SocketMedium(std::move(listener)), context_(std::move(context)) {}
 
   std::string_view name() const override { return "nccl"; }
   absl::StatusOr<std::unique_ptr<ByteChannel>> Accept() override {
@@ -87,7 +88,7 @@ class SocketNcclMedium final : public NcclMedium {
   absl::StatusOr<std::unique_ptr<ByteChannel>> Connect(std::string_view peer) override {
     RETURN_IF_ERROR(MayReach(peer));
     RETURN_IF_ERROR(MayBegin());
-    if (context_->send_slots().num_slots() > 0) return NcclMedium::Connect(peer);
+    if (context_->send_slots().num_slots() > 0) return SocketMedium::Connect(peer);
     return FailedPrecondition("this worker sends nothing by NCCL: it was given no slots for that");
   }
   bool has_side_channels() const override { return true; }
@@ -118,12 +119,11 @@ class SocketNcclMedium final : public NcclMedium {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NcclMedium>> NcclMedium::Open(Device& device,
-                                                             const NcclOptions& options) {
+absl::StatusOr<std::unique_ptr<Medium>> OpenNcclMedium(Device& device, const NcclOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<NcclContext> context, NcclContext::Open(device, options));
   ASSIGN_OR_RETURN(TcpListener listener, TcpListener::Open(options.listen_host, options.listen_port,
                                                            options.advertised_host));
-  return std::make_unique<SocketNcclMedium>(std::move(listener), std::move(context));
+  return std::make_unique<NcclMedium>(std::move(listener), std::move(context));
 }
 
 }  // namespace tandem

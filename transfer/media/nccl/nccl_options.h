@@ -29,7 +29,7 @@ struct NcclOptions {
   std::chrono::milliseconds abort_patience{30'000};
 };
 
-// The device memory that NcclMedium::Open takes; 0 in a build without NCCL. NCCL itself takes more
+// The device memory that OpenNcclMedium takes; 0 in a build without NCCL. NCCL itself takes more
 // for each communicator, which is not counted.
 size_t NcclDeviceBytes(const NcclOptions& options);
 

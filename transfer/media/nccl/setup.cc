@@ -21,26 +21,20 @@ constexpr uint32_t kNcclSetupMagic = 0x434e4454;  // "TDNC"
 
 bool HasId(const NcclSetup& setup) { return setup.id != decltype(setup.id){}; }
 
-absl::Status CheckUsed(const NcclSetup& setup) {
+absl::Status CheckFields(const NcclSetup& setup) {
   if (setup.nccl_version == 0) return InvalidArgument("NCCL setup: no version of NCCL");
   const bool is_id = setup.kind == NcclSetupKind::kId;
+  const bool has_epoch = is_id || setup.kind == NcclSetupKind::kReady;
+  const bool is_refusal = setup.kind == NcclSetupKind::kRefuse;
   if (is_id && (setup.slot_bytes == 0 || setup.slot_bytes > kMaxPayloadBytes)) {
     return InvalidArgument("NCCL setup: operations of {} bytes: must be between 1 and {}",
                            setup.slot_bytes, kMaxPayloadBytes);
   }
   if (is_id && !HasId(setup)) return InvalidArgument("NCCL setup: the unique id is missing");
-  const bool has_epoch = is_id || setup.kind == NcclSetupKind::kReady;
   if (has_epoch && setup.epoch == 0) return InvalidArgument("NCCL setup: the epoch is missing");
-  if (setup.kind == NcclSetupKind::kRefuse && setup.code == absl::StatusCode::kOk) {
+  if (is_refusal && setup.code == absl::StatusCode::kOk) {
     return InvalidArgument("NCCL setup: a refusal that does not say why");
   }
-  return absl::OkStatus();
-}
-
-absl::Status CheckUnused(const NcclSetup& setup) {
-  const bool is_id = setup.kind == NcclSetupKind::kId;
-  const bool has_epoch = is_id || setup.kind == NcclSetupKind::kReady;
-  const bool is_refusal = setup.kind == NcclSetupKind::kRefuse;
   if ((is_id || (setup.slot_bytes == 0 && !HasId(setup))) && (has_epoch || setup.epoch == 0) &&
       (is_refusal || setup.code == absl::StatusCode::kOk)) {
     return absl::OkStatus();
@@ -78,8 +72,7 @@ absl::StatusOr<NcclSetup> ParseNcclSetup(std::span<const std::byte, kNcclSetupBy
   if (!std::ranges::equal(EncodeNcclSetup(setup), bytes)) {
     return InvalidArgument("NCCL setup: bytes that this version does not use are set");
   }
-  RETURN_IF_ERROR(CheckUsed(setup));
-  RETURN_IF_ERROR(CheckUnused(setup));
+  RETURN_IF_ERROR(CheckFields(setup));
   return setup;
 }
 

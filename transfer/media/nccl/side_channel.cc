@@ -12,11 +12,6 @@ namespace {
 // The most operations that a connection has under way: one moves while the next is copied.
 constexpr size_t kMaxSendsUnderWay = 2;
 
-size_t RoundUp(size_t bytes) {
-  constexpr size_t kUnit = NcclContext::kPayloadAlignment;
-  return (bytes + kUnit - 1) / kUnit * kUnit;
-}
-
 std::span<std::byte> SlotOf(const NcclConnection& connection) {
   return connection.slots.empty() ? std::span<std::byte>() : connection.slots.front().bytes();
 }
@@ -89,7 +84,7 @@ absl::StatusOr<uint32_t> NcclSideChannel::Offer(std::span<OfferedPayload> payloa
     TANDEM_CHECK(size <= slot.bytes().size() - end, "more bytes than there is room for");
     copies[i] = {.dst = slot.bytes().subspan(end, size), .src = payloads[i].bytes};
     payloads[i].handle = NcclHandleOf(offered_, end);
-    end = RoundUp(end + size);
+    end = NcclContext::Align(end + size);
   }
   ASSIGN_OR_RETURN(const std::span<const uint64_t> hashes,
                    context_.copy_stream().CopyAll(std::span(copies).first(payloads.size())));

@@ -16,10 +16,6 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 }  // namespace
 
-Mapping::~Mapping() {
-  if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());
-}
-
 absl::StatusOr<UniqueFd> NewSharedMemory(size_t bytes) {
   UniqueFd memory(memfd_create("tandem-kv", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const auto failed = [&](const char* call) {
@@ -34,16 +30,17 @@ absl::StatusOr<UniqueFd> NewSharedMemory(size_t bytes) {
   return memory;
 }
 
-absl::StatusOr<Mapping> MapShared(const UniqueFd& memory, size_t bytes) {
+absl::StatusOr<DeviceBuffer> MapShared(const UniqueFd& memory, size_t bytes) {
   void* mapped =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory.get(), 0);
   if (mapped == MAP_FAILED) {
     return Unavailable("cannot map {} bytes: {}", bytes, ErrnoMessage(errno));
   }
-  return Mapping({static_cast<std::byte*>(mapped), bytes});
+  return DeviceBuffer(static_cast<std::byte*>(mapped), bytes,
+                      [](std::byte* data, size_t size) { munmap(data, size); });
 }
 
-absl::StatusOr<Mapping> MapPeerMemory(const UniqueFd& memory, size_t bytes) {
+absl::StatusOr<DeviceBuffer> MapPeerMemory(const UniqueFd& memory, size_t bytes) {
   struct stat info {};
   if (!memory.valid() || fstat(memory.get(), &info) != 0) {
     return FailedPrecondition("the peer sent no shared memory");

@@ -6,7 +6,10 @@
 #include <bit>
 
 #include "base/status.h"
+#include "transfer/framed/extent_stream.h"
+#include "transfer/media/host_medium.h"
 #include "transfer/media/shm/area.h"
+#include "transfer/media/shm/shared_memory.h"
 
 namespace tandem {
 namespace {
@@ -45,6 +48,31 @@ absl::Status CheckSizes(const ShmOptions& options) {
       "fit, and it has at most {} bytes",
       options.buffer_bytes, options.area_bytes, options.max_payload_bytes, kMaxAreaBytes);
 }
+
+// Shared memory of this process that its device reaches by itself. Move-only.
+struct RelayMemory {
+  UniqueFd file;
+  DeviceBuffer mapping;
+  DeviceBuffer registration;  // of `mapping` with the device; destroyed before it
+};
+
+// Errors as NewSharedMemory and Device::RegisterHost.
+absl::StatusOr<RelayMemory> NewRelayMemory(Device& device, size_t bytes) {
+  RelayMemory memory;
+  ASSIGN_OR_RETURN(memory.file, NewSharedMemory(bytes));
+  ASSIGN_OR_RETURN(memory.mapping, MapShared(memory.file, bytes));
+  ASSIGN_OR_RETURN(memory.registration, device.RegisterHost(memory.mapping.bytes()));
+  return memory;
+}
+
+// What the sending connections of one medium share. Thread: the loop's.
+struct ShmSender {
+  // The areas that no connection uses. Each is a file of its own, so that a peer maps its
+  // connection's area and nothing else.
+  std::vector<RelayMemory> free_areas;
+  ExtentStream stream;             // used by one connection at a time
+  std::vector<ExtentCopy> copies;  // those of the Offer in progress
+};
 
 // The sending end of a connection: copies payloads into its area and hashes them in the same pass.
 class ShmSendSideChannel final : public SideChannel {
@@ -94,7 +122,7 @@ class ShmSendSideChannel final : public SideChannel {
 // The receiving end of a connection: finds payloads in the sender's area.
 class ShmReceiveSideChannel final : public SideChannel {
  public:
-  ShmReceiveSideChannel(Mapping mapping, DeviceBuffer registration)
+  ShmReceiveSideChannel(DeviceBuffer mapping, DeviceBuffer registration)
       : mapping_(std::move(mapping)), registration_(std::move(registration)) {}
 
   absl::StatusOr<std::span<const std::byte>> Find(uint64_t handle, size_t bytes) const override {
@@ -109,8 +137,64 @@ class ShmReceiveSideChannel final : public SideChannel {
   }
 
  private:
-  const Mapping mapping_;
+  const DeviceBuffer mapping_;
   const DeviceBuffer registration_;  // of the mapping with the device; destroyed before it
+};
+
+class ShmMedium final : public HostMedium {
+ public:
+  ShmMedium(const ShmOptions& options, HostListener listener, ShmSender sender)
+      : HostMedium(std::move(listener)), options_(options), sender_(std::move(sender)) {}
+
+  std::string_view name() const override { return "shm"; }
+  absl::Status MayCarry(std::span<const std::byte> payload) const override {
+    if (payload.size() <= options_.max_payload_bytes) return absl::OkStatus();
+    return InvalidArgument("a payload of {} bytes: at most {} go over shared memory here",
+                           payload.size(), options_.max_payload_bytes);
+  }
+  size_t buffer_bytes() const override {
+    return num_areas() * options_.area_bytes + sender_.stream.buffer_bytes();
+  }
+
+ private:
+  size_t num_areas() const { return options_.buffer_bytes / options_.area_bytes; }
+  absl::StatusOr<SharedMemory> Share() override {
+    if (sender_.free_areas.empty()) {
+      return Unavailable(
+          "no shared memory left: each of the {} areas serves a connection (--kv-buffer-bytes)",
+          num_areas());
+    }
+    RelayMemory memory = std::move(sender_.free_areas.back());
+    sender_.free_areas.pop_back();
+    const int file = memory.file.get();
+    const size_t piece_bytes =
+        std::max(options_.max_payload_bytes, options_.area_bytes / kPiecesPerArea);
+    return SharedMemory{.greeting = {.segments = {{.kind = MemoryHandle::Kind::kHostFile,
+                                                   .bytes = options_.area_bytes}}},
+                        .files = {file},
+                        .side_channel = std::make_shared<ShmSendSideChannel>(
+                            sender_, std::move(memory), piece_bytes)};
+  }
+  absl::StatusOr<std::unique_ptr<SideChannel>> OpenShared(const MemoryGreeting& greeting,
+                                                          std::vector<UniqueFd> files) override {
+    const bool is_area = greeting.segments.size() == 1 && files.size() == 1 &&
+                         greeting.segments[0].kind == MemoryHandle::Kind::kHostFile;
+    if (!is_area) {
+      return FailedPrecondition(
+          "the peer shares {} pieces of memory with {} files: one of each is an area",
+          greeting.segments.size(), files.size());
+    }
+    if (greeting.segments[0].bytes > kMaxAreaBytes) {
+      return FailedPrecondition("the peer shares an area of {} bytes: at most {} are mapped",
+                                greeting.segments[0].bytes, kMaxAreaBytes);
+    }
+    ASSIGN_OR_RETURN(DeviceBuffer mapping, MapPeerMemory(files[0], greeting.segments[0].bytes));
+    ASSIGN_OR_RETURN(DeviceBuffer registration, options_.device->RegisterHost(mapping.bytes()));
+    return std::make_unique<ShmReceiveSideChannel>(std::move(mapping), std::move(registration));
+  }
+
+  const ShmOptions options_;
+  ShmSender sender_;
 };
 
 }  // namespace
@@ -120,68 +204,17 @@ size_t ShmAreaBytes(const Device& device, size_t max_payload_bytes) {
                   std::bit_ceil(kPiecesPerArea * max_payload_bytes));
 }
 
-absl::StatusOr<RelayMemory> RelayMemory::Create(Device& device, size_t bytes) {
-  RelayMemory memory;
-  ASSIGN_OR_RETURN(memory.file, NewSharedMemory(bytes));
-  ASSIGN_OR_RETURN(memory.mapping, MapShared(memory.file, bytes));
-  ASSIGN_OR_RETURN(memory.registration, device.RegisterHost(memory.mapping.bytes()));
-  return memory;
-}
-
-absl::StatusOr<std::unique_ptr<ShmMedium>> ShmMedium::Open(const ShmOptions& options) {
+absl::StatusOr<std::unique_ptr<Medium>> OpenShmMedium(const ShmOptions& options) {
   RETURN_IF_ERROR(CheckSizes(options));
   std::vector<RelayMemory> areas(options.buffer_bytes / options.area_bytes);
   for (RelayMemory& area : areas) {
-    ASSIGN_OR_RETURN(area, RelayMemory::Create(*options.device, options.area_bytes));
+    ASSIGN_OR_RETURN(area, NewRelayMemory(*options.device, options.area_bytes));
   }
   ASSIGN_OR_RETURN(ExtentStream stream, ExtentStream::Create(*options.device));
   ASSIGN_OR_RETURN(HostListener listener, HostListener::Open());
-  return std::unique_ptr<ShmMedium>(
-      new ShmMedium(options, std::move(listener),
-                    {.free_areas = std::move(areas), .stream = std::move(stream), .copies = {}}));
-}
-
-absl::Status ShmMedium::MayCarry(std::span<const std::byte> payload) const {
-  if (payload.size() <= options_.max_payload_bytes) return absl::OkStatus();
-  return InvalidArgument("a payload of {} bytes: at most {} go over shared memory here",
-                         payload.size(), options_.max_payload_bytes);
-}
-
-absl::StatusOr<HostMedium::SharedMemory> ShmMedium::Share() {
-  if (sender_.free_areas.empty()) {
-    return Unavailable(
-        "no shared memory left: each of the {} areas serves a connection (--kv-buffer-bytes)",
-        num_areas());
-  }
-  RelayMemory memory = std::move(sender_.free_areas.back());
-  sender_.free_areas.pop_back();
-  const int file = memory.file.get();
-  const size_t piece_bytes =
-      std::max(options_.max_payload_bytes, options_.area_bytes / kPiecesPerArea);
-  return SharedMemory{.greeting = {.segments = {{.kind = MemoryHandle::Kind::kHostFile,
-                                                 .bytes = options_.area_bytes}}},
-                      .files = {file},
-                      .side_channel = std::make_shared<ShmSendSideChannel>(
-                          sender_, std::move(memory), piece_bytes)};
-}
-
-absl::StatusOr<std::unique_ptr<SideChannel>> ShmMedium::OpenShared(const MemoryGreeting& greeting,
-                                                                   std::vector<UniqueFd> files) {
-  const bool is_area = greeting.segments.size() == 1 && files.size() == 1 &&
-                       greeting.segments[0].kind == MemoryHandle::Kind::kHostFile;
-  if (!is_area) {
-    return FailedPrecondition(
-        "the peer shares {} pieces of memory with {} files: one of each is "
-        "an area",
-        greeting.segments.size(), files.size());
-  }
-  if (greeting.segments[0].bytes > kMaxAreaBytes) {
-    return FailedPrecondition("the peer shares an area of {} bytes: at most {} are mapped",
-                              greeting.segments[0].bytes, kMaxAreaBytes);
-  }
-  ASSIGN_OR_RETURN(Mapping mapping, MapPeerMemory(files[0], greeting.segments[0].bytes));
-  ASSIGN_OR_RETURN(DeviceBuffer registration, options_.device->RegisterHost(mapping.bytes()));
-  return std::make_unique<ShmReceiveSideChannel>(std::move(mapping), std::move(registration));
+  return std::make_unique<ShmMedium>(
+      options, std::move(listener),
+      ShmSender{.free_areas = std::move(areas), .stream = std::move(stream), .copies = {}});
 }
 
 }  // namespace tandem

@@ -62,9 +62,8 @@ absl::StatusOr<std::vector<SocketAddress>> Resolve(const HostPort& peer, NameLoo
 }
 
 absl::StatusOr<UniqueFd> Listen(const std::string& host, uint16_t port) {
-  const HostPort host_port = {.host = host, .port = std::to_string(port)};
   ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses,
-                   Resolve(host_port, NameLookup::kByName));
+                   Resolve({.host = host, .port = std::to_string(port)}, NameLookup::kByName));
   const SocketAddress& address = addresses.front();
   UniqueFd listener(
       socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));

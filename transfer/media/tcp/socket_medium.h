@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,40 +55,6 @@ class NameResolver {
 
   BoundedQueue<Question> questions_{256};
   std::thread thread_;
-};
-
-// A TCP connection that this side makes. It waits for the addresses of the peer, connects to the
-// first that accepts, and then delegates to the channel that `opened` makes of the socket.
-// Thread: the loop's.
-class ConnectingChannel final : public ByteChannel {
- public:
-  using Opened = std::function<absl::StatusOr<std::unique_ptr<ByteChannel>>(UniqueFd socket)>;
-
-  ConnectingChannel(std::shared_ptr<AwaitedAddresses> awaited, Opened opened)
-      : opened_(std::move(opened)), awaited_(std::move(awaited)) {}
-
-  int fd() const override;
-  bool wants_output() const override;
-  absl::StatusOr<bool> Establish() override;
-  absl::StatusOr<size_t> Read(std::span<const iovec> parts) override { return open_->Read(parts); }
-  size_t read_ahead_bytes() const override {
-    return open_ == nullptr ? 0 : open_->read_ahead_bytes();
-  }
-  absl::StatusOr<size_t> Write(std::span<const iovec> parts) override {
-    return open_->Write(parts);
-  }
-  SideChannel* side_channel() override {
-    return open_ == nullptr ? nullptr : open_->side_channel();
-  }
-
- private:
-  absl::StatusOr<bool> TryNextAddress(absl::Status last_error);
-
-  const Opened opened_;
-  std::shared_ptr<AwaitedAddresses> awaited_;  // null once the addresses are known
-  std::vector<SocketAddress> addresses_;       // not tried yet, the next one last
-  UniqueFd socket_;                            // valid while it connects
-  std::unique_ptr<ByteChannel> open_;
 };
 
 // A listening TCP socket, and the "host:port" at which peers find it.

@@ -2,11 +2,10 @@
 
 #include <openssl/ssl.h>
 
-#include <utility>
-
 #include "base/check.h"
 #include "base/status.h"
 #include "transfer/media/socket_channel.h"
+#include "transfer/media/tcp/socket_medium.h"
 #include "transfer/media/tcp/tls_channel.h"
 
 namespace tandem {
@@ -22,6 +21,26 @@ void SetRules(SSL_CTX* context) {
   SSL_CTX_set_read_ahead(context, 1);
   SSL_CTX_set_default_read_buffer_len(context, TlsChannel::kReadAheadBytes);
 }
+
+class TcpMedium final : public SocketMedium {
+ public:
+  // `tls` is null without TLS.
+  TcpMedium(TcpListener listener, std::unique_ptr<TlsContext> tls)
+      : SocketMedium(std::move(listener)), tls_(std::move(tls)) {}
+
+  std::string_view name() const override { return "tcp"; }
+  // The buffers of the present TLS connections; connections without TLS have none.
+  size_t buffer_bytes() const override { return tls_ != nullptr ? tls_->buffer_bytes() : 0; }
+
+ private:
+  absl::StatusOr<std::unique_ptr<ByteChannel>> NewChannel(UniqueFd socket,
+                                                          ChannelSide side) override {
+    if (tls_ != nullptr) return tls_->NewChannel(std::move(socket), side);
+    return std::make_unique<SocketChannel>(std::move(socket));
+  }
+
+  const std::unique_ptr<TlsContext> tls_;
+};
 
 }  // namespace
 
@@ -43,20 +62,14 @@ std::unique_ptr<ByteChannel> TlsContext::NewChannel(UniqueFd socket, ChannelSide
 
 size_t TlsContext::buffer_bytes() const { return channels_ * TlsChannel::kBufferBytes; }
 
-absl::StatusOr<std::unique_ptr<TcpMedium>> TcpMedium::Open(const TcpOptions& options) {
+absl::StatusOr<std::unique_ptr<Medium>> OpenTcpMedium(const TcpOptions& options) {
   std::unique_ptr<TlsContext> tls;
   if (options.tls != TlsFiles()) {
     ASSIGN_OR_RETURN(tls, TlsContext::Load(options.tls, options.tls_refusals));
   }
   ASSIGN_OR_RETURN(TcpListener listener, TcpListener::Open(options.listen_host, options.listen_port,
                                                            options.advertised_host));
-  return std::unique_ptr<TcpMedium>(new TcpMedium(std::move(listener), std::move(tls)));
-}
-
-absl::StatusOr<std::unique_ptr<ByteChannel>> TcpMedium::NewChannel(UniqueFd socket,
-                                                                   ChannelSide side) {
-  if (tls_ != nullptr) return tls_->NewChannel(std::move(socket), side);
-  return std::make_unique<SocketChannel>(std::move(socket));
+  return std::make_unique<TcpMedium>(std::move(listener), std::move(tls));
 }
 
 }  // namespace tandem

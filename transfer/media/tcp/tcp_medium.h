@@ -12,7 +12,7 @@
 #include "security/reloading_context.h"
 #include "security/tls_files.h"
 #include "security/tls_refusals.h"
-#include "transfer/media/tcp/socket_medium.h"
+#include "transfer/media/medium.h"
 #include "transfer/wire/byte_channel.h"
 
 namespace tandem {
@@ -56,25 +56,9 @@ struct TcpOptions {
   TlsRefusals* tls_refusals = nullptr;  // counts whom TLS refuses, and outlives the medium
 };
 
-// TCP sockets. With TcpOptions::tls every connection uses mutual TLS. Addresses are "host:port".
-class TcpMedium final : public SocketMedium {
- public:
-  // Listens for connections. UNAVAILABLE names the address where that fails, INVALID_ARGUMENT the
-  // file that TLS cannot use.
-  static absl::StatusOr<std::unique_ptr<TcpMedium>> Open(const TcpOptions& options);
-
-  std::string_view name() const override { return "tcp"; }
-  // The buffers of the present TLS connections; connections without TLS have none.
-  size_t buffer_bytes() const override { return tls_ != nullptr ? tls_->buffer_bytes() : 0; }
-
- private:
-  TcpMedium(TcpListener listener, std::unique_ptr<TlsContext> tls)
-      : SocketMedium(std::move(listener)), tls_(std::move(tls)) {}
-
-  absl::StatusOr<std::unique_ptr<ByteChannel>> NewChannel(UniqueFd socket,
-                                                          ChannelSide side) override;
-
-  const std::unique_ptr<TlsContext> tls_;  // null without TLS
-};
+// Opens the medium of TCP sockets and listens for connections. With TcpOptions::tls every connection
+// uses mutual TLS. Addresses are "host:port". UNAVAILABLE names the address where listening fails,
+// INVALID_ARGUMENT the file that TLS cannot use.
+absl::StatusOr<std::unique_ptr<Medium>> OpenTcpMedium(const TcpOptions& options);
 
 }  // namespace tandem

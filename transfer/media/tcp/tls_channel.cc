@@ -93,8 +93,9 @@ absl::StatusOr<bool> TlsChannel::Establish() {
     state_ = State::kWelcome;
   }
   if (state_ == State::kWelcome) {
-    ASSIGN_OR_RETURN(const bool welcome, Welcome());
-    if (!welcome) return false;
+    const absl::StatusOr<bool> welcome = Welcome();
+    if (!welcome.ok()) state_ = State::kOver;
+    if (!welcome.ok() || !*welcome) return welcome;
     state_ = State::kOpen;
   }
   if (state_ != State::kOpen) return Unavailable("the TLS connection is over");
@@ -123,29 +124,24 @@ absl::StatusOr<bool> TlsChannel::Welcome() {
     ASSIGN_OR_RETURN(const size_t taken, Encrypt(std::as_bytes(std::span(&byte, 1))));
     TANDEM_CHECK(taken == 1, "room for one byte");
     RETURN_IF_ERROR(Flush());
-    if (peer.ok()) return true;
-    state_ = State::kOver;
-    return peer;
+    RETURN_IF_ERROR(peer);
+    return true;
   }
   char byte = kRefusedByte;
   ASSIGN_OR_RETURN(const size_t count, ReadPart(std::as_writable_bytes(std::span(&byte, 1))));
   if (count == 0) return false;
   if (byte == kRefusedByte) {
-    state_ = State::kOver;
     return PermissionDenied(
         "TLS: the peer refused this worker: its certificate (--tls-cert or --kv-tls-cert) needs "
-        "the "
-        "identity {}worker/<name>",
+        "the identity {}worker/<name>",
         kIdentityPrefix);
   }
-  if (byte == kWelcomeByte) {
-    const absl::Status peer = CheckPeer();
-    if (peer.ok()) return true;
-    state_ = State::kOver;
-    return peer;
+  if (byte != kWelcomeByte) {
+    return FailedPrecondition("TLS: the peer greets with byte {}: is it a worker of this version?",
+                              static_cast<int>(byte));
   }
-  return FailedPrecondition("TLS: the peer greets with byte {}: is it a worker of this version?",
-                            static_cast<int>(byte));
+  RETURN_IF_ERROR(CheckPeer());
+  return true;
 }
 
 absl::StatusOr<size_t> TlsChannel::Read(std::span<const iovec> parts) {
@@ -257,31 +253,28 @@ absl::Status TlsChannel::HandshakeError() {
   const int reason = ERR_GET_REASON(ERR_peek_error());
   const std::string errors = TakeTlsErrors();
   const long verified = SSL_get_verify_result(ssl_.get());
-  const bool is_alert = verified == X509_V_OK && IsAlert(reason);
-  if (watchers_.refusals != nullptr && !is_alert) {
-    watchers_.refusals->Add(
-        TlsPort::kKv,
-        verified != X509_V_OK ? TlsRefusalReason::kUntrusted : ReasonOfHandshakeError(errors),
-        verified != X509_V_OK ? X509_verify_cert_error_string(verified) : errors);
-  }
+  const auto count = [this](TlsRefusalReason kind, const std::string& why) {
+    if (watchers_.refusals != nullptr) watchers_.refusals->Add(TlsPort::kKv, kind, why);
+  };
   if (verified != X509_V_OK) {
+    const std::string why = X509_verify_cert_error_string(verified);
+    count(TlsRefusalReason::kUntrusted, why);
     return FailedPrecondition(
         "TLS: the peer's certificate is not trusted: {}: it must lead to an authority of "
         "--tls-ca or --kv-tls-ca",
-        X509_verify_cert_error_string(verified));
+        why);
   }
-  if (is_alert) {
+  if (IsAlert(reason)) {
     return FailedPrecondition(
         "TLS: the peer refused this worker: {}: its --tls-ca or --kv-tls-ca must have the "
-        "authority "
-        "that signed this worker's certificate",
+        "authority that signed this worker's certificate",
         errors);
   }
+  count(ReasonOfHandshakeError(errors), errors);
   if (IsNotTls(reason)) {
     return FailedPrecondition(
         "TLS: the peer does not speak TLS: {}: give the --tls or --kv-tls options to all workers "
-        "or "
-        "to none",
+        "or to none",
         errors);
   }
   return FailedPrecondition("TLS handshake failed: {}", errors);

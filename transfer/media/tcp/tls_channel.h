@@ -5,14 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/unique_fd.h"
 #include "security/tls_refusals.h"
 #include "transfer/wire/byte_channel.h"
 
-struct bio_st;      // OpenSSL's BIO
 struct ssl_st;      // OpenSSL's SSL
 struct ssl_ctx_st;  // OpenSSL's SSL_CTX
 
