@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "server/assembly/host_memory.h"
 #include "tests/integration/command_line_fixture.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/tree.h"
 
 namespace tandem::command_line_refusals_test {
@@ -18,14 +19,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-#if defined(__has_feature)
-#define TANDEM_HAS_FEATURE(feature) __has_feature(feature)
-#else
-#define TANDEM_HAS_FEATURE(feature) 0
-#endif
-constexpr bool kSanitized =
-    TANDEM_HAS_FEATURE(address_sanitizer) || TANDEM_HAS_FEATURE(thread_sanitizer);
 
 TEST_F(CommandLineTest, BadStartsSayWhatIsWrong) {
   const CommandResult model =
@@ -81,7 +74,7 @@ TEST_F(CommandLineTest, AStartWithoutDescriptorsSaysSo) {
 }
 
 TEST_F(CommandLineTest, AStartWithoutMemorySaysSo) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer takes terabytes of address space";
+  if (kIsSanitized) GTEST_SKIP() << "a sanitizer takes terabytes of address space";
   const std::string worker = "worker --role unified --router 127.0.0.1:1 --log-level off --model " +
                              SampleModel() + " 2>&1";
   for (const int megabytes : {200, 300}) {

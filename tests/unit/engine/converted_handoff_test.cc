@@ -108,12 +108,12 @@ TEST_P(TypePairTest, OnlyWhatWasSentIsCached) {
 constexpr uint64_t kShortAnswers = 12;
 
 // Short answers first, from which the decode worker learns to expect more of them, then long ones,
-// which outgrow the room that was set aside for them: any two at once exceed a pool of 512 tokens.
+// which outgrow the room that was set aside for them: any two at once exceed a pool of 352 tokens.
 std::vector<EngineRequest> ShortThenLongAnswers() {
   std::vector<EngineRequest> requests;
   for (uint64_t id = 1; id <= kShortAnswers + 16; ++id) {
     const auto prompt_tokens = static_cast<int32_t>(10 + id * 7 % 60);
-    EngineRequest request = Greedy(id, RandomPrompt(id, prompt_tokens, kVocabSize), 250);
+    EngineRequest request = Greedy(id, RandomPrompt(id, prompt_tokens, kVocabSize), 180);
     request.sampling = {.temperature = 0.9f, .seed = id};
     if (id <= kShortAnswers) {
       for (int32_t token = 0; token < kVocabSize; token += 3) {
@@ -122,7 +122,7 @@ std::vector<EngineRequest> ShortThenLongAnswers() {
     } else if (id % 8 == 1) {
       request.beams = BeamParams{.width = 3};
       request.sampling = {};
-      request.max_tokens = 120;  // one alone must fit
+      request.max_tokens = 80;  // one alone must fit
     }
     requests.push_back(std::move(request));
   }
@@ -172,7 +172,7 @@ TEST_P(TypePairTest, APreemptedRequestGoesOnWithTheSameTokens) {
   HandoffPair roomy(prefill, decode, Wire::kLoopback);
   const Tokens undisturbed = AnswerAll(roomy, requests);
   EXPECT_EQ(roomy.decode()->stats().scheduler.preempted_recompute, 0u);
-  decode.num_blocks = 64;
+  decode.num_blocks = 44;
   HandoffPair crowded(prefill, decode, Wire::kLoopback);
   EXPECT_EQ(AnswerAll(crowded, requests), undisturbed);
   EXPECT_GT(crowded.decode()->stats().scheduler.preempted_recompute, 0u);
