@@ -1,6 +1,5 @@
 // What shared memory alone can do to a worker: areas run out, hold what the peer has not consumed,
 // and peers share memory that is not what they say.
-#include "transfer/media/host_medium.h"
 #include "transfer/media/shm/shm_medium.h"
 
 #include <sched.h>
@@ -16,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/ipc_fixture.h"
+#include "transfer/media/host_medium.h"
 
 namespace tandem::shm_medium_test {
 namespace {
