@@ -53,9 +53,10 @@ struct FloatWeights {
   static constexpr int kSinglePassRows = kGroupRows;  // even if 16 registers do not hold all sums
   static constexpr bool kWidens = kElementBytes < 4;
   using Widened = F32Weights;
-  static constexpr int64_t kBytes =
-      kElementBytes;  // bytes of an output at one input or, of BF16Pairs, at one word
-  static constexpr int64_t kInputBytes = kPanelOutputs * kElementBytes;  // of a panel
+  // Bytes of one output at one input (of BF16Pairs: at one word, which has two inputs), and of all
+  // outputs of a panel at it.
+  static constexpr int64_t kBytes = kElementBytes;
+  static constexpr int64_t kInputBytes = kPanelOutputs * kElementBytes;
   static HWY_INLINE V MulAdd(V x, V weights, V sum) { return FusedMulAdd(x, weights, sum); }
 };
 

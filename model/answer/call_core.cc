@@ -13,21 +13,21 @@ namespace {
 
 using Form = CallMarkup::Form;
 
-// The end of the JSON object at `begin`; kNone where there is none.
+// The end of the JSON object at `begin`; kNoOffset where there is none.
 size_t ObjectEnd(std::string_view text, size_t begin) {
   JsonScanner scanner;
   for (size_t at = begin; at < text.size(); ++at) {
     const JsonScanner::Result result = scanner.Push(text[at]);
-    if (result == JsonScanner::Result::kError) return kNone;
+    if (result == JsonScanner::Result::kError) return kNoOffset;
     if (result == JsonScanner::Result::kDone) return at + 1;
   }
-  return kNone;
+  return kNoOffset;
 }
 
 std::optional<CallCore> JsonCore(std::string_view text, size_t from, size_t name) {
   for (size_t begin = text.find('{', from); begin < name; begin = text.find('{', begin + 1)) {
     const size_t end = ObjectEnd(text, begin);
-    if (end == kNone || end < name) continue;
+    if (end == kNoOffset || end < name) continue;
     const nlohmann::json object = ParseJson(text.substr(begin, end - begin));
     if (!object.is_object() || (!object.contains("name") && !object.contains("tool_name")))
       continue;
@@ -47,8 +47,8 @@ std::string_view WithoutNumber(std::string_view text) {
 
 std::optional<CallCore> NamedCore(std::string_view text, size_t name, size_t name_end) {
   const size_t begin = text.find('{', name_end);
-  const size_t end = begin == kNone ? kNone : ObjectEnd(text, begin);
-  if (end == kNone || text.find(probe::kKeys[0], name_end) < begin) return std::nullopt;
+  const size_t end = begin == kNoOffset ? kNoOffset : ObjectEnd(text, begin);
+  if (end == kNoOffset || text.find(probe::kKeys[0], name_end) < begin) return std::nullopt;
   const std::string_view close = WithoutNumber(text.substr(name_end, begin - name_end));
   return CallCore{name, end, {.form = Form::kNamed, .name_close = MarkOf(close)}};
 }
@@ -59,9 +59,9 @@ std::optional<CallCore> TaggedCore(std::string_view text, size_t name, size_t na
   size_t at = name_end;
   for (int i = 0; i < 2; ++i) {
     key[i] = text.find(probe::kKeys[i], at);
-    if (key[i] == kNone) return std::nullopt;
+    if (key[i] == kNoOffset) return std::nullopt;
     value[i] = text.find(probe::kValues[i], key[i]);
-    if (value[i] == kNone || text[value[i] - 1] == '"') return std::nullopt;
+    if (value[i] == kNoOffset || text[value[i] - 1] == '"') return std::nullopt;
     at = value[i] + probe::kValues[i].size();
   }
   const std::string_view before = text.substr(name_end, key[0] - name_end);
@@ -97,7 +97,7 @@ std::optional<CallCore> TaggedCore(std::string_view text, size_t name, size_t na
 
 std::optional<CallCore> FindCallCore(std::string_view text, size_t from, std::string_view name) {
   const size_t at = text.find(name, from);
-  if (at == kNone) return std::nullopt;
+  if (at == kNoOffset) return std::nullopt;
   std::optional<CallCore> core = JsonCore(text, from, at);
   if (!core) core = NamedCore(text, at, at + name.size());
   if (!core) core = TaggedCore(text, at, at + name.size());

@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-// The offset of what is not there.
-inline constexpr size_t kNone = std::string_view::npos;
+// The offset of what a text does not contain.
+inline constexpr size_t kNoOffset = std::string_view::npos;
 
 // A call of a probe in text[begin, end) of a prompt, and the marks within it. The marks around it
 // are left empty.

@@ -46,8 +46,8 @@ std::string_view CallRegion(std::string_view text, std::string_view prompt, std:
     while (!tail.empty() && !OpensTag(tail[0])) tail.remove_prefix(1);
   }
   region.remove_suffix(tail.size());
-  const size_t closed = reasoning ? region.rfind(reasoning->close) : kNone;
-  if (closed != kNone) region.remove_prefix(closed + reasoning->close.size());
+  const size_t closed = reasoning ? region.rfind(reasoning->close) : kNoOffset;
+  if (closed != kNoOffset) region.remove_prefix(closed + reasoning->close.size());
   return region;
 }
 
@@ -61,7 +61,8 @@ void SplitMarks(std::string_view before, std::string_view between, std::string_v
   size_t close = std::min(CommonPrefix(after, between), between.size() - open_size);
   if (close < after.size()) {
     const size_t tag = after.substr(0, close).find_last_of("<[");
-    const bool is_cut = tag != kNone && after.substr(tag, close - tag).find_last_of(">]") == kNone;
+    const bool is_cut =
+        tag != kNoOffset && after.substr(tag, close - tag).find_last_of(">]") == kNoOffset;
     if (is_cut) close = tag;
   }
   markup.section_open = MarkOf(before.substr(0, open));
@@ -143,14 +144,15 @@ std::optional<ReasoningMarkup> FindReasoning(const ChatTemplate& chat) {
   const std::string with_field = probe::Rendered(chat, message, probe::Tools::kAbsent).value_or("");
   const size_t thought = with_field.find(probe::kThought);
   const size_t text = with_field.find(probe::kText);
-  if (thought != kNone && text != kNone && thought < text) {
+  if (thought != kNoOffset && text != kNoOffset && thought < text) {
     const std::string_view all = with_field;
     const std::string_view before = Trimmed(all.substr(0, thought));
     const std::string_view after = Trimmed(
         all.substr(thought + probe::kThought.size(), text - thought - probe::kThought.size()));
     const size_t open = before.find_last_of("<[");
     const size_t close = after.find_first_of(">]");
-    if (open == kNone || close == kNone || !ClosesTag(before.back()) || !OpensTag(after[0])) {
+    if (open == kNoOffset || close == kNoOffset || !ClosesTag(before.back()) ||
+        !OpensTag(after[0])) {
       return std::nullopt;
     }
     const ReasoningMarkup found{std::string(before.substr(open)),
@@ -165,7 +167,8 @@ std::optional<ReasoningMarkup> FindReasoning(const ChatTemplate& chat) {
   const std::string dropped =
       probe::Rendered(chat, probe::Assistant(content), probe::Tools::kAbsent, probe::Ends::kGoesOn)
           .value_or("");
-  if (dropped.find(probe::kText) != kNone && dropped.find(probe::kThought) == kNone) return think;
+  if (dropped.find(probe::kText) != kNoOffset && dropped.find(probe::kThought) == kNoOffset)
+    return think;
   const std::string prompt = probe::Rendered(chat, nullptr, probe::Tools::kAbsent).value_or("");
   if (Trimmed(prompt).ends_with(think.open)) return think;
   return std::nullopt;

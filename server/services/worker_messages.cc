@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "router/cluster/worker_costs.h"
 #include "router/request/constraints_message.h"
+#include "transfer/fabric/endpoints.h"
 
 namespace tandem {
 namespace {
@@ -319,6 +320,10 @@ absl::StatusOr<HandoffTarget> ToHandoffTarget(const v1::PrefillRequest& request)
   if (target.lease_ms() < 0 || target.lease_ms() > longest.count()) {
     return FailedPrecondition("KV target: lease_ms={}: must be from 0 to {}", target.lease_ms(),
                               longest.count());
+  }
+  if (const auto endpoints = ParseEndpoints(target.data_address()); !endpoints.ok()) {
+    return FailedPrecondition("KV target: data_address: {}",
+                              std::string(endpoints.status().message()));
   }
   return HandoffTarget{.data_address = target.data_address(),
                        .reservation = ReservationId(target.reservation_id()),

@@ -193,13 +193,34 @@ TEST(ConnectionsTest, RouterAndWorkersTellTheirLimitsOnStreamsAndMetadata) {
 TEST(ConnectionsTest, IdleAndSilentConnectionsAreClosed) {
   TestCluster cluster({.prefill = 0,
                        .decode = 0,
-                       .router_flags = {"--connection-idle-seconds=1", "--handshake-seconds=1"}});
+                       .router_flags = {"--connection-idle-seconds=1", "--handshake-seconds=1",
+                                        "--keepalive-seconds=3600"}});
   RawConnections silent(cluster.address(), 3);
   EXPECT_TRUE(silent.AwaitClosed(3));
   RawConnections idle(cluster.address(), 3);
   idle.Send(Opening());
   EXPECT_TRUE(idle.AwaitClosed(3));
   ExpectAnAnswer(cluster.client());
+}
+
+// Expects that a router with these flags closes connections that are opened and then silent.
+void ExpectSilentOnesAreClosed(const std::vector<std::string>& flags) {
+  TestCluster cluster({.prefill = 0, .decode = 0, .router_flags = flags});
+  RawConnections opened(cluster.address(), 3);
+  opened.Send(Opening());
+  EXPECT_TRUE(opened.AwaitClosed(3));
+  ExpectAnAnswer(cluster.client());
+}
+
+// In each of these tests no other limit would close the connection within the minute that it waits.
+TEST(ConnectionsTest, AConnectionIsClosedWhenItIsOldEnough) {
+  ExpectSilentOnesAreClosed({"--connection-age-seconds=1", "--connection-age-grace-seconds=1",
+                             "--connection-idle-seconds=0", "--keepalive-seconds=3600"});
+}
+
+TEST(ConnectionsTest, AConnectionThatAnswersNoPingIsClosed) {
+  ExpectSilentOnesAreClosed(
+      {"--keepalive-seconds=1", "--keepalive-timeout-seconds=1", "--connection-idle-seconds=0"});
 }
 
 // A router that listens on `host`, until this is gone.

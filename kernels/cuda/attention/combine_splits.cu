@@ -23,8 +23,8 @@ struct RunningMerge {
   float sum;
   float4 output;
 
-  // Adds a partial result. `weight` and `x` are relative to 2^log_sum: 1 and its output for a
-  // piece, the sum and output for another merge.
+  // Adds a partial result whose sum of weights is `weight` * 2^log_sum. `x` is its output times
+  // `weight`. A piece has the weight 1; another merge has its `max`, `sum` and `output`.
   __device__ __forceinline__ void Add(float log_sum, float weight, float4 x) {
     const float new_max = fmaxf(max, log_sum);
     const float base = FiniteMax(new_max);

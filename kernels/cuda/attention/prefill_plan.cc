@@ -46,11 +46,11 @@ int32_t KeyTiles(const PrefillTile& tile, const PrefillTiling& tiling) {
   return RoundUpDiv(tile.key_end - tile.key_begin, tiling.tile_keys);
 }
 
-// The number of whole tiles of all heads, and of the key tiles that they read together and at most.
+// How much there is to compute before any tile is split into pieces.
 struct Work {
-  int64_t num_tiles = 0;
-  int64_t key_tiles = 0;
-  int32_t longest = 0;
+  int64_t num_tiles = 0;  // tiles of queries, of all KV heads
+  int64_t key_tiles = 0;  // tiles of keys that all of these read together
+  int32_t longest = 0;    // tiles of keys of the tile of queries that reads most
 };
 
 Work WorkOf(const AttentionArgs& args, const PrefillTiling& tiling) {

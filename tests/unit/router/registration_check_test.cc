@@ -94,6 +94,18 @@ TEST_F(RegistrationCheckTest, TextThatCouldForgeALogLineIsRefused) {
   worker = Worker("u", v1::WORKER_ROLE_UNIFIED);
   worker.set_model("sample\n");
   expect_refused(worker, "model ");
+  const std::string forged = "x\n[router] request id=fake";
+  worker = Worker("u", v1::WORKER_ROLE_UNIFIED);
+  worker.set_device(forged);
+  expect_refused(worker, "device ");
+  worker = Worker("d", v1::WORKER_ROLE_DECODE);
+  worker.set_data_address(forged);
+  expect_refused(worker, "data_address ");
+  worker.set_data_address(std::string(1 << 16, '1'));
+  expect_refused(worker, "data_address has 65536 bytes");
+  worker = Worker("d", v1::WORKER_ROLE_DECODE);
+  worker.mutable_layout()->set_dtype(forged);
+  expect_refused(worker, "layout.dtype ");
 }
 
 TEST_F(RegistrationCheckTest, ALoadIsBounded) {

@@ -146,7 +146,7 @@ TEST_F(NumericsTest, AnAnswerOfAnotherIncarnationIsALoss) {
   Join("u0", kUnifiedRole);
   Join("u1", kUnifiedRole);
   Submit(Ask(v1::ROUTE_UNIFIED));
-  End("generate u0", NotFound("the call is meant for life 1 of this worker; this is life 2"),
+  End("generate u0", NotFound("the call is meant for another process of this worker's name"),
       kWorker);
   EXPECT_THAT(workers_.Open(), ElementsAre("generate u1"));
   Say("generate u1", {10, 11, 12, 13});

@@ -61,6 +61,7 @@ TEST(ToReserveRequestTest, ALayoutThatCannotBeIsRefused) {
 v1::PrefillRequest PrefillOf(int32_t prompt_tokens) {
   v1::PrefillRequest request;
   for (int32_t i = 0; i < prompt_tokens; ++i) request.mutable_sequence()->add_prompt(i);
+  request.mutable_target()->set_data_address("tcp:host:1");
   return request;
 }
 
@@ -99,6 +100,16 @@ TEST(ToHandoffTargetTest, CachedTokensAreOfThePrompt) {
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("cached_tokens=" + std::to_string(cached)));
+  }
+}
+
+TEST(ToHandoffTargetTest, AnAddressThatIsNoneIsNotBlamedOnTheClient) {
+  for (const char* const address : {"", "x", "tcp:", "tcp:host:1 tcp:host:2"}) {
+    v1::PrefillRequest request = PrefillOf(5);
+    request.mutable_target()->set_data_address(address);
+    const absl::Status status = ToHandoffTarget(request).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << address << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("data_address"));
   }
 }
 

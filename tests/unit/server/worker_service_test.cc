@@ -51,13 +51,16 @@ class WorkerServiceTest : public testing::Test {
     v1::ReserveResponse response;
     return stub_->Reserve(&context, request, &response).error_code();
   }
-  grpc::StatusCode ReleaseOf(uint64_t request_id, uint64_t epoch) {
+  grpc::Status Release(uint64_t request_id, uint64_t epoch) {
     grpc::ClientContext context;
     v1::ReleaseRequest request;
     request.set_request_id(request_id);
     request.set_epoch(epoch);
     v1::ReleaseResponse response;
-    return stub_->Release(&context, request, &response).error_code();
+    return stub_->Release(&context, request, &response);
+  }
+  grpc::StatusCode ReleaseOf(uint64_t request_id, uint64_t epoch) {
+    return Release(request_id, epoch).error_code();
   }
   uint64_t epoch() { return engine_->options().epoch; }
   EngineStats Stats() {
@@ -85,6 +88,26 @@ TEST_F(WorkerServiceTest, AReservationWhoseAnswerWasLostIsReleasedByItsRequest) 
   EXPECT_EQ(stats.reservations, 0);
   EXPECT_EQ(stats.handoff_counts.lapsed, 0u);
   EXPECT_TRUE(engine_.AtRest());
+}
+
+// Whoever knows the epoch may give this worker orders.
+TEST_F(WorkerServiceTest, NoErrorNamesTheEpoch) {
+  const auto expect_unnamed = [this](const grpc::Status& status) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND) << status.error_message();
+    for (const std::string& name : {fmt::format("{}", epoch()), fmt::format("{:x}", epoch())}) {
+      EXPECT_EQ(status.error_message().find(name), std::string::npos) << status.error_message();
+    }
+  };
+  expect_unnamed(Release(kRequest, epoch() + 1));
+  v1::ReserveRequest reserve = Asking(kRequest);
+  reserve.set_epoch(epoch() + 1);
+  grpc::ClientContext reserving;
+  v1::ReserveResponse response;
+  expect_unnamed(stub_->Reserve(&reserving, reserve, &response));
+  grpc::ClientContext decoding;
+  v1::DecodeRequest decode;
+  decode.set_epoch(epoch() + 1);
+  expect_unnamed(stub_->Decode(&decoding, decode)->Finish());
 }
 
 TEST_F(WorkerServiceTest, AReservationThatWaitsForRoomEndsWhenItsRequestIsReleased) {
