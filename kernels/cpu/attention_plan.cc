@@ -67,7 +67,8 @@ void PlanChunkRuns(const AttentionArgs& args, const std::vector<RowBlock>& block
     SplitWalk walk(rule, line, i, MakeSplitPart(rule, line, i));
     SplitPiece piece;
     while (walk.Next(&piece)) {
-      const auto pair = static_cast<size_t>(piece.seq * rule.num_kv_heads + piece.kv_head);
+      const auto pair = static_cast<size_t>(piece.seq) * static_cast<size_t>(rule.num_kv_heads) +
+                        static_cast<size_t>(piece.kv_head);
       for (size_t b = pair * blocks_per_pair; b < (pair + 1) * blocks_per_pair; ++b) {
         const int64_t end = std::min<int64_t>(piece.unit_end, blocks[b].end_chunk);
         plan.runs.push_back({b, piece.unit_begin, end});

@@ -12,10 +12,11 @@ namespace {
 
 constexpr int kCombineThreads = 128;
 constexpr int kCombineWarps = kCombineThreads / kWarpLanes;
-constexpr int kMergesInFlight = 4;      // partial results that a thread loads at a time
-constexpr int kCombineBlocksPerSm = 8;  // or the compiler saves registers and loads one by one
-constexpr int kBlocksPerFold = 128;     // blocks of the pool for one thread block to fold, at least
-constexpr int kFoldsPerSm = 8;          // thread blocks that fold: enough to fill the device
+constexpr int kMergesInFlight = 4;  // partial results that a thread loads at a time
+// With fewer the compiler would save registers and load one by one.
+[[maybe_unused]] constexpr int kCombineBlocksPerSm = 8;
+constexpr int kBlocksPerFold = 128;  // blocks of the pool for one thread block to fold, at least
+constexpr int kFoldsPerSm = 8;       // thread blocks that fold: enough to fill the device
 
 // A running sum of 2^log_sum * output over partial results, relative to the largest 2^log_sum.
 struct RunningMerge {

@@ -135,8 +135,8 @@ absl::StatusOr<TcpListener> TcpListener::Open(const std::string& host, uint16_t 
                                               const std::string& advertised_host) {
   ASSIGN_OR_RETURN(UniqueFd socket, Listen(host, port));
   const std::string& named = advertised_host.empty() ? host : advertised_host;
-  return TcpListener{.address = HostPortText(named, LocalPort(socket)),
-                     .socket = std::move(socket)};
+  std::string address = HostPortText(named, LocalPort(socket));
+  return TcpListener{.address = std::move(address), .socket = std::move(socket)};
 }
 
 absl::StatusOr<std::unique_ptr<ByteChannel>> SocketMedium::Accept() {
