@@ -165,7 +165,7 @@ up to {result['tokens']} tokens. Tables of the first {half} texts, figures of th
 the headers of their frames, and GB of raw KV per second of one core, hashing it included; memcpy {result['memcpy_gb_per_s']:.1f} GB/s in the
 same rounds ({result['rounds']}, medians). Command: `{result['command']}`
 
-{table(['codec', 'ratio', 'worst text', 'encode GB/s', 'decode GB/s'], rows)}{slow(result)}{quantised(result)}"""
+{table(['codec', 'ratio', 'worst text', 'encode GB/s', 'decode GB/s'], rows)}{slow(result)}{quantised(result)}{lesser_targets(result)}"""
 
 
 def slow(result):
@@ -208,6 +208,20 @@ def quantised(result):
 Quantised, k6v5 with 6 bits for K and 5 for V and no exact tokens. An error is the root of its mean square over that of the values:
 
 {table(['bits', 'ratio', 'worst text', 'encode GB/s', 'decode GB/s', 'error of K', 'error of V'], rows)}"""
+
+
+def lesser_targets(result):
+    names = {"AVX2": "AVX2", "SCALAR": "the baseline, without vectors"}
+    targets = [target for target in names if any(target in row.get("other_targets", {}) for row in result["codecs"])]
+    if not targets:
+        return ""
+    rows = [[row["codec"]] + [f"{row['other_targets'][target][way]:.2f}" for target in targets
+                              for way in ("encode_gb_per_s", "decode_gb_per_s")]
+            for row in result["codecs"] if row.get("other_targets")]
+    return f"""
+GB/s in the same rounds with less of the processor's instructions: {', then '.join(names[target] for target in targets)}:
+
+{table(['codec'] + [f'{way}, {target}' for target in targets for way in ('encode', 'decode')], rows)}"""
 
 
 def tokenizer(result):
