@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
 #include "kvstore/codec/extent_shape.h"
+#include "kvstore/codec/kv_sensitivity.h"
 
 namespace tandem {
 
@@ -73,7 +74,9 @@ class CodecCalibrator {
 
   // Counts the exponents of the extent `raw`, which has as many tokens as its size tells.
   void Add(int32_t layer, std::span<const std::byte> raw);
-  CodecTables Build() const;
+  // Makes the tables. `sensitivity` decides in which layers KV is rounded in finer steps; it is
+  // empty, or for as many layers as are counted here.
+  CodecTables Build(const KvSensitivity& sensitivity = {}) const;
 
  private:
   using Counts = std::array<uint16_t, 256>;  // of one channel, by exponent; they saturate
