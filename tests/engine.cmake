@@ -29,7 +29,8 @@ tandem_test(landing_zone_test
           unit/engine/landing_zone_test.cc
   IN engine_unit_tests)
 tandem_test(profile_test
-  SOURCES unit/engine/cost_parameters_test.cc unit/engine/measure_steps_test.cc
+  SOURCES unit/engine/cost_parameters_test.cc unit/engine/kv_sensitivity_file_test.cc
+          unit/engine/measure_kv_sensitivity_test.cc unit/engine/measure_steps_test.cc
           unit/engine/step_session_test.cc unit/engine/step_timer_test.cc unit/engine/start_measurement_test.cc
           unit/engine/cost_measurement_test.cc
   IN engine_unit_tests)

@@ -155,7 +155,7 @@ void KvEncoder::Calibrate(int32_t layer, std::span<const std::byte> extent) {
 }
 
 void KvEncoder::BuildCodecs(const CodecCalibrator& calibrator, const CodecSamples& samples) {
-  const auto tables = std::make_shared<const CodecTables>(calibrator.Build());
+  const auto tables = std::make_shared<const CodecTables>(calibrator.Build(options_.sensitivity));
   std::vector<Known> made;
   {
     absl::MutexLock lock(&mutex_);
