@@ -13,10 +13,10 @@ namespace tandem {
 // computed. kTiny means that KV is evicted as well (base/token_eviction.h).
 enum class KvQuality : uint8_t {
   kExact,       // loses nothing
-  kNearStrict,  // K and V in 8 bits
-  kNear,        // K in 6 bits, V in 5
-  kCompact,     // K in 4 bits, V in 3
-  kTiny,        // as kCompact, and only of the tokens that attention needs most
+  kNearStrict,  // half of the bytes
+  kNear,        // less than two fifths
+  kCompact,     // less than a quarter
+  kTiny,        // a sixth; only the tokens that attention needs most
 };
 
 inline constexpr std::array<std::string_view, 5> kKvQualityNames = {"exact", "near-strict", "near",

@@ -29,7 +29,7 @@
 #include "hwy/targets.h"
 #include "kvstore/codec/byte_plane.h"
 #include "kvstore/codec/kv_codec.h"
-#include "kvstore/codec/quantised.h"
+#include "kvstore/codec/rounded.h"
 #include "nlohmann/json.hpp"
 
 namespace tandem {
@@ -84,11 +84,9 @@ std::vector<Contender> Contenders(const ExtentShape& shape,
   }
   const std::string slow(CodecName(CodecId::kBytePlane));
   all.push_back({slow, NewBytePlaneCodec(), kSlowTakesOneIn});
-  for (const QuantisedBits bits : {QuantisedBits{8, 8}, {6, 5}, {5, 4}, {4, 3}}) {
-    auto codec = NewQuantisedCodec(bits);
-    if (codec->Fits(shape, 0)) {
-      all.push_back({.name = fmt::format("k{}v{}", bits.k, bits.v), .codec = std::move(codec)});
-    }
+  for (const float step : {0.02f, 0.1f, 0.4f, 0.6f}) {
+    auto codec = NewRoundedCodec(tables, step);
+    if (codec->Fits(shape, 0)) all.push_back({.name = codec->name(), .codec = std::move(codec)});
   }
   all.push_back({slow + " runtime", NewBytePlaneCodec(PlanePredictors::kRuntime), kSlowTakesOneIn});
   return all;

@@ -59,10 +59,8 @@ int32_t EncodedStream::TokensOf(const PostedExtent& extent) const {
 ExtentPlace EncodedStream::PlaceOf(const PostedExtent& extent) const {
   const int32_t tokens = TokensOf(extent);
   const int32_t first = static_cast<int32_t>(extent.block) * parts_.encoder.layout().block_tokens;
-  const int32_t behind = prompt_.tokens - first - tokens;  // tokens of the prompt behind the extent
   return {.layer = static_cast<int32_t>(extent.layer),
-          .exact_front = std::clamp(encoding_.exact_front - first, 0, tokens),
-          .exact_back = std::clamp(encoding_.exact_back - behind, 0, tokens)};
+          .exact_front = std::clamp(encoding_.exact_front - first, 0, tokens)};
 }
 
 bool EncodedStream::IsEncoded(const PostedExtent& extent) const {

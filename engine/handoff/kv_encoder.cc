@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "engine/handoff/rounding.h"
 #include "kvstore/codec/packed_extent.h"
-#include "kvstore/codec/quantised.h"
+#include "kvstore/codec/rounded.h"
 #include "kvstore/kv_parts.h"
 
 namespace tandem {
@@ -38,8 +38,8 @@ KvEncoder::KvEncoder(const Options& options, const Clock& clock)
   for (const CodecId id : {CodecId::kRaw, CodecId::kMaskRice, CodecId::kF3}) {
     known_.push_back({.id = id});
   }
-  for (const KvQuality quality : {KvQuality::kNearStrict, KvQuality::kNear, KvQuality::kCompact}) {
-    known_.push_back({.id = CodecId::kQuantised, .quality = quality});
+  for (const KvQuality quality : kRoundingClasses) {
+    known_.push_back({.id = CodecId::kRounded, .quality = quality});
   }
   for (Known& known : known_) {
     known.counts.codec = known.id;
@@ -65,12 +65,8 @@ StreamEncoding KvEncoder::Choose(const HandoffTarget& target, const Demand& dema
   const double link = demand.link.gigabytes_per_second * 1e9;
   if (link > 0) encoding.expected = ModelOf(index, peer).Transfer(demand.bytes, link);
   encoding.way = index;
-  if (known.quality != KvQuality::kExact) {
-    encoding.exact_front = RoundingOf(known.quality).exact_front;
-    encoding.exact_back = RoundingOf(known.quality).exact_back;
-  } else if (known.codec != nullptr && !target.reads.HasTables(known.codec->tables_id())) {
-    encoding.tables = tables_;
-  }
+  encoding.exact_front = RoundingOf(known.quality).exact_front;
+  if (known.codec != nullptr && !target.reads.HasTables(tables_id_)) encoding.tables = tables_;
   return encoding;
 }
 
@@ -81,10 +77,9 @@ size_t KvEncoder::IndexFor(const HandoffTarget& target, const Demand& demand, co
   std::vector<size_t> usable = {0};
   std::vector<CodecModel> models = {ModelOf(0, peer)};
   size_t named = 0;
-  const KvQuality rounds_as = RoundsAs(demand.quality);
   for (size_t i = 1; i < known_.size(); ++i) {
     const Known& known = known_[i];
-    const bool is_allowed = known.quality == KvQuality::kExact || known.quality == rounds_as;
+    const bool is_allowed = known.quality == KvQuality::kExact || known.quality == demand.quality;
     if (!is_allowed || known.codec == nullptr || !target.reads.Has(known.id)) continue;
     if (options_.codec == known.id || known.quality != KvQuality::kExact) named = i;
     usable.push_back(i);
@@ -163,7 +158,6 @@ void KvEncoder::BuildCodecs(const CodecCalibrator& calibrator, const CodecSample
   }
   const ExtentShape shape = ShapeOf(options_.layout.block_tokens);
   for (Known& known : made) {
-    if (known.id == CodecId::kQuantised && known.codec != nullptr) continue;  // needs no tables
     std::unique_ptr<KvCodec> codec = NewCodec(known, tables);
     if (codec == nullptr || !codec->Fits(shape, 0)) continue;
     known.model = samples.Measure(*codec, clock_);
@@ -176,6 +170,7 @@ void KvEncoder::BuildCodecs(const CodecCalibrator& calibrator, const CodecSample
   }
   absl::MutexLock lock(&mutex_);
   tables_ = tables->Serialize();
+  tables_id_ = tables->id();
   ++calibrations_;
   for (size_t i = 0; i < known_.size(); ++i) {
     if (made[i].codec == nullptr) continue;
@@ -190,8 +185,8 @@ void KvEncoder::BuildCodecs(const CodecCalibrator& calibrator, const CodecSample
 std::unique_ptr<KvCodec> KvEncoder::NewCodec(const Known& known,
                                              const std::shared_ptr<const CodecTables>& tables) {
   if (known.id == CodecId::kRaw) return nullptr;
-  if (known.id != CodecId::kQuantised) return NewKvCodec(known.id, tables);
-  return NewQuantisedCodec(RoundingOf(known.quality).bits);
+  if (known.id != CodecId::kRounded) return NewKvCodec(known.id, tables);
+  return NewRoundedCodec(tables, RoundingOf(known.quality).step);
 }
 
 KvEncoder::Encoded KvEncoder::Encode(const KvCodec* codec, const ExtentPlace& place, int32_t tokens,
@@ -221,10 +216,9 @@ KvEncoder::Encoded KvEncoder::Encode(const KvCodec* codec, const ExtentPlace& pl
 // Finds the entry of the codec that a stream uses. That may be a codec with older tables, because a
 // stream keeps its codec when new tables are made.
 KvEncoder::Known& KvEncoder::KnownOf(const KvCodec* codec) {
-  const CodecId id = codec == nullptr ? CodecId::kRaw : codec->id();
-  return *std::ranges::find_if(known_, [codec, id](const Known& known) {
-    return id == CodecId::kQuantised ? known.codec.get() == codec : known.id == id;
-  });
+  const std::string name = codec == nullptr ? "raw" : codec->name();
+  return *std::ranges::find_if(known_,
+                               [&name](const Known& known) { return known.counts.name == name; });
 }
 
 void KvEncoder::Observe(const KvCodec* codec, const ExtentParts& parts, bool full, Duration took) {
@@ -237,7 +231,7 @@ void KvEncoder::Observe(const KvCodec* codec, const ExtentParts& parts, bool ful
   const uint64_t wire_bytes = parts.k.wire_bytes + parts.v.wire_bytes;
   MoveTo(known.model.encode_bytes_per_second, BytesPerSecond(kv_bytes, took));
   MoveTo(known.model.ratio, static_cast<double>(kv_bytes) / static_cast<double>(wire_bytes));
-  if (!full || known.codec.get() != codec || known.id == CodecId::kQuantised) return;
+  if (!full || known.codec.get() != codec || known.id == CodecId::kRounded) return;
   if (known.drift.Add(kv_bytes, wire_bytes, known.expected_ratio)) CalibrateAgain();
 }
 

@@ -22,6 +22,7 @@
 #include "engine/stats.h"
 #include "kvstore/codec/extent_parts.h"
 #include "kvstore/codec/kv_codec.h"
+#include "kvstore/codec/kv_sensitivity.h"
 #include "kvstore/kv_layout.h"
 #include "scheduler/latency_model/codec_model.h"
 #include "transfer/transport.h"
@@ -32,10 +33,8 @@ namespace tandem {
 struct StreamEncoding {
   bool frames = false;  // the peer reads frames, so blocks that are not full may be packed
   std::shared_ptr<const KvCodec> codec;  // null: full blocks go as they are
-  // The numbers of tokens at the front and at the end of the prompt that a lossy codec leaves
-  // unchanged.
+  // The number of tokens at the front of the prompt that a lossy codec leaves unchanged.
   int32_t exact_front = 0;
-  int32_t exact_back = 0;
   // The codec's tables, where the peer does not have them yet; empty where it has them or needs
   // none.
   std::vector<std::byte> tables;
@@ -156,6 +155,7 @@ class KvEncoder {
   int64_t calibrated_tokens_ ABSL_GUARDED_BY(mutex_) = 0;  // counted at the last layer
   CodecSamples samples_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::byte> tables_ ABSL_GUARDED_BY(mutex_);
+  uint64_t tables_id_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<Known> known_ ABSL_GUARDED_BY(mutex_);  // raw is the first
   // Keyed by the peer's address and the quality of the stream.
   absl::flat_hash_map<std::pair<std::string, KvQuality>, Peer> peers_ ABSL_GUARDED_BY(mutex_);

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "engine/handoff/rounding.h"
 #include "kvstore/codec/packed_extent.h"
 
 namespace tandem {
@@ -64,6 +65,7 @@ LandingZone::LandingZone(const Options& options, const KvPoolView& pool, Convers
       clock_(clock),
       inbox_(inbox),
       slots_(std::move(conversion.slots)),
+      decoder_(RoundingSteps()),
       converter_(std::move(conversion.converter)),
       completed_(kMaxCompleted) {}
 
@@ -74,16 +76,16 @@ ReadableKv LandingZone::Open(ReservationId id, LandingPlan plan) {
   auto landing =
       std::make_unique<Landing>(std::move(plan), options_.layout, accepts, now + options_.lease);
   absl::MutexLock lock(&mutex_);
-  landing->decoder = decoder_;
-  const bool may_change = landing->plan.quality != KvQuality::kExact;
-  if (may_change) landing->decoder.ReadQuantised();
+  landing->decoder = DecoderFor(landing->plan.quality);
   TANDEM_CHECK(id > latest_, "a reservation that was opened before");
   latest_ = id;
   landings_.emplace(id, std::move(landing));
   if (accepts == Accepts::kExtents) return {};
   ReadableKv reads = {.codecs = {CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice},
                       .tables = decoder_.table_ids()};
-  if (may_change) reads.codecs.push_back(CodecId::kQuantised);
+  if (landings_.at(id)->plan.quality != KvQuality::kExact) {
+    reads.codecs.push_back(CodecId::kRounded);
+  }
   return reads;
 }
 
@@ -212,10 +214,15 @@ absl::Status LandingZone::TakeTables(const FrameHeader& header, Landing& landing
             parsed.status().ToString());
     return parsed.status();
   }
-  const auto tables = std::make_shared<const CodecTables>(*std::move(parsed));
-  decoder_.AddTables(tables);
-  landing.decoder.AddTables(tables);
+  decoder_.AddTables(std::make_shared<const CodecTables>(*std::move(parsed)));
+  landing.decoder = DecoderFor(landing.plan.quality);
   return absl::OkStatus();
+}
+
+FrameDecoder LandingZone::DecoderFor(KvQuality quality) const {
+  FrameDecoder decoder = decoder_;
+  if (quality != KvQuality::kExact) decoder.ReadRounded();
+  return decoder;
 }
 
 // Decodes without the lock: while an extent is being written, no other thread touches its slot, its

@@ -123,6 +123,8 @@ class LandingZone final : public FrameReceiver {
   // ones.
   absl::Status TakeTables(const FrameHeader& header, Landing& landing)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A decoder that has all tables, and that decodes rounded KV where the class allows it.
+  FrameDecoder DecoderFor(KvQuality quality) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Decodes the payload in the frame's slot. Thread: a codec worker.
   void Decode(const FrameHeader& header);
   void ConvertVerified();

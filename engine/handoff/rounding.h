@@ -1,37 +1,46 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <vector>
 
 #include "base/kv_quality.h"
-#include "kvstore/codec/quantised.h"
 
 namespace tandem {
 
-// How a class of quality rounds KV, and how many tokens it leaves unchanged: the first ones of the
-// prompt, which every query attends to, and the latest.
+// How a class of quality rounds KV. The first tokens of the prompt, which every query attends to,
+// are not rounded.
 struct Rounding {
-  QuantisedBits bits;
+  float step = 0;  // see NewRoundedCodec; 0: nothing is rounded
   int32_t exact_front = 0;
-  int32_t exact_back = 0;
 };
 
-// The quality class with the same rounding as `quality`: kTiny is kCompact with fewer tokens.
-inline KvQuality RoundsAs(KvQuality quality) {
-  return quality == KvQuality::kTiny ? KvQuality::kCompact : quality;
-}
+// The classes that round KV, each in steps of its own.
+inline constexpr std::array kRoundingClasses = {KvQuality::kNearStrict, KvQuality::kNear,
+                                                KvQuality::kCompact, KvQuality::kTiny};
 
 inline Rounding RoundingOf(KvQuality quality) {
+  constexpr int32_t kExactTokens = 4;
   switch (quality) {
     case KvQuality::kExact:
+      return {};
     case KvQuality::kNearStrict:
-      return {.bits = {.k = 8, .v = 8}};
+      return {.step = 0.02f, .exact_front = kExactTokens};
     case KvQuality::kNear:
-      return {.bits = {.k = 6, .v = 5}, .exact_front = 4, .exact_back = 20};
+      return {.step = 0.1f, .exact_front = kExactTokens};
     case KvQuality::kCompact:
+      return {.step = 0.4f, .exact_front = kExactTokens};
     case KvQuality::kTiny:
-      return {.bits = {.k = 4, .v = 3}, .exact_front = 4, .exact_back = 12};
+      return {.step = 0.6f, .exact_front = kExactTokens};
   }
   return {};
+}
+
+// The steps of all classes that round.
+inline std::vector<float> RoundingSteps() {
+  std::vector<float> steps;
+  for (const KvQuality quality : kRoundingClasses) steps.push_back(RoundingOf(quality).step);
+  return steps;
 }
 
 }  // namespace tandem

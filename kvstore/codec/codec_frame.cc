@@ -121,14 +121,14 @@ std::string_view CodecName(CodecId id) {
       return "mask-rice";
     case CodecId::kBytePlane:
       return "byte-plane";
-    case CodecId::kQuantised:
-      return "quantised";
+    case CodecId::kRounded:
+      return "rounded";
   }
   return "unknown";
 }
 
 double UsualRatio(CodecId id, DType dtype) {
-  if (id == CodecId::kRaw || id == CodecId::kQuantised) return 1;
+  if (id == CodecId::kRaw || id == CodecId::kRounded) return 1;
   if (id == CodecId::kBytePlane) return UsualBytePlaneRatio(dtype);
   const bool is_f3 = id == CodecId::kF3;
   switch (dtype) {

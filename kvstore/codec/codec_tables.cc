@@ -1,12 +1,15 @@
 #include "kvstore/codec/codec_tables.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
 #include <utility>
 
 #include "base/check.h"
+#include "base/half_scale.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "kvstore/codec/float_fields.h"
@@ -18,10 +21,10 @@ namespace {
 // are as rare as small ones, but their exponents lie nearer to the most frequent one.
 constexpr int32_t kTopAboveMode = 16;
 
-constexpr uint32_t kMagic = 0x31544454;  // "TDT1" in memory order
+constexpr uint32_t kMagic = 0x32544454;  // "TDT2" in memory order
 
-// What serialised tables begin with. The sides follow, each with its tops and then the rank of each
-// distance.
+// What serialised tables begin with. The sides follow, each with its tops, the rank of each
+// distance, centres, spreads, and then the two numbers of the whole side.
 struct SerializedHeader {
   uint32_t magic = kMagic;
   uint8_t dtype = 0;
@@ -56,13 +59,72 @@ bool Invert(CodecTables::Side& side) {
   return found == CodecTables::kNumRanks;
 }
 
+// The value of a float. f8e4m3 has no room for another error and is not rounded, so nothing asks for
+// its values.
+float ValueOf(F32Fields, uint32_t word) { return std::bit_cast<float>(word); }
+float ValueOf(BF16Fields, uint16_t word) { return FloatOfBFloat(word); }
+float ValueOf(F16Fields, uint16_t word) {
+  if ((word & 0x7c00) == 0x7c00) return std::numeric_limits<float>::infinity();
+  const float magnitude = FloatOfHalf(word & 0x7fff);
+  return (word & 0x8000) != 0 ? -magnitude : magnitude;
+}
+float ValueOf(F8E4M3Fields, uint8_t) { return 0; }
+
+// The nearest bf16 that is finite.
+uint16_t ToBFloat(double value) {
+  constexpr double kMost = 0x1.fep127;
+  const auto bits = std::bit_cast<uint32_t>(static_cast<float>(std::clamp(value, -kMost, kMost)));
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+bool IsRounded(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+// Whether a codec can round with what was read as centres and spreads.
+bool AreUsable(const CodecTables::Side& side) {
+  const auto is_usable = [](float value) { return value > 0 && std::isfinite(value); };
+  const auto is_finite = [](uint16_t word) { return std::isfinite(FloatOfBFloat(word)); };
+  return (side.spread == 0 || is_usable(side.spread)) && is_usable(side.weight) &&
+         std::ranges::all_of(side.centres, is_finite) &&
+         std::ranges::all_of(side.spreads, [&](uint16_t word) {
+           return is_finite(word) && FloatOfBFloat(word) >= 0;
+         });
+}
+
+// The multiples of an average layer's step to which all sides are rounded, [layer][K|V]. An error of
+// one side changes predictions by its sensitivity times the square of its step. The sum of all such
+// changes is smallest, for an equal number of bits in all, where they are equal: so a step goes with
+// the inverse root of the sensitivity. The geometric mean of the steps is 1.
+std::vector<float> WeightsOf(const KvSensitivity& sensitivity, size_t num_layers) {
+  std::vector<float> weights(2 * num_layers, 1);
+  if (sensitivity.k.empty()) return weights;
+  TANDEM_CHECK(sensitivity.k.size() == num_layers && sensitivity.v.size() == num_layers,
+               "sensitivities of a model with other layers");
+  double logs = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    logs += std::log((i % 2 == 0 ? sensitivity.k : sensitivity.v)[i / 2]);
+  }
+  const double mean = logs / static_cast<double>(weights.size());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const double log = std::log((i % 2 == 0 ? sensitivity.k : sensitivity.v)[i / 2]);
+    weights[i] = static_cast<float>(std::exp((mean - log) / 2));
+  }
+  return weights;
+}
+
 }  // namespace
+
 
 CodecTables::CodecTables(const ExtentShape& shape, std::vector<Side> sides)
     : shape_(shape), sides_(std::move(sides)) {
   for (const Side& side : sides_) {
     id_ = Hash64(std::as_bytes(std::span(side.tops)), id_);
     id_ = Hash64(std::as_bytes(std::span(side.ranks)), id_);
+    id_ = Hash64(std::as_bytes(std::span(side.centres)), id_);
+    id_ = Hash64(std::as_bytes(std::span(side.spreads)), id_);
+    const std::array numbers = {side.spread, side.weight};
+    id_ = Hash64(std::as_bytes(std::span(numbers)), id_);
   }
 }
 
@@ -73,8 +135,10 @@ bool CodecTables::Fit(const ExtentShape& shape, int32_t layer) const {
 }
 
 size_t CodecTables::SerializedBytes(const ExtentShape& shape, int32_t num_layers) {
-  return sizeof(SerializedHeader) + 2 * static_cast<size_t>(num_layers) *
-                                        (static_cast<size_t>(shape.channels()) + kNumDistances);
+  constexpr size_t kOfChannel = sizeof(uint8_t) + 2 * sizeof(uint16_t);
+  const size_t side =
+      static_cast<size_t>(shape.channels()) * kOfChannel + kNumDistances + 2 * sizeof(float);
+  return sizeof(SerializedHeader) + 2 * static_cast<size_t>(num_layers) * side;
 }
 
 std::vector<std::byte> CodecTables::Serialize() const {
@@ -87,6 +151,10 @@ std::vector<std::byte> CodecTables::Serialize() const {
   for (const Side& side : sides_) {
     append(std::as_bytes(std::span(side.tops)));
     append(std::as_bytes(std::span(side.ranks)));
+    append(std::as_bytes(std::span(side.centres)));
+    append(std::as_bytes(std::span(side.spreads)));
+    const std::array numbers = {side.spread, side.weight};
+    append(std::as_bytes(std::span(numbers)));
   }
   return bytes;
 }
@@ -105,20 +173,39 @@ absl::StatusOr<CodecTables> CodecTables::Parse(std::span<const std::byte> bytes,
         header.num_layers, header.num_kv_heads, header.head_dim, header.dtype);
   }
   bytes = bytes.subspan(sizeof(header));
+  const auto take = [&bytes](auto& to) {
+    const std::span<std::byte> part = std::as_writable_bytes(std::span(to));
+    std::memcpy(part.data(), bytes.data(), part.size());
+    bytes = bytes.subspan(part.size());
+  };
+  const auto channels = static_cast<size_t>(shape.channels());
   std::vector<Side> sides(2 * static_cast<size_t>(num_layers));
   for (Side& side : sides) {
-    side.tops.resize(static_cast<size_t>(shape.channels()));
-    std::memcpy(side.tops.data(), bytes.data(), side.tops.size());
-    std::memcpy(side.ranks.data(), bytes.data() + side.tops.size(), side.ranks.size());
-    bytes = bytes.subspan(side.tops.size() + side.ranks.size());
-    if (!Invert(side))
+    std::array<float, 2> numbers;
+    side.tops.resize(channels);
+    side.centres.resize(channels);
+    side.spreads.resize(channels);
+    take(side.tops);
+    take(side.ranks);
+    take(side.centres);
+    take(side.spreads);
+    take(numbers);
+    side.spread = numbers[0];
+    side.weight = numbers[1];
+    if (!Invert(side)) {
       return InvalidArgument("tables of a codec: a rank is missing or given twice");
+    }
+    if (!AreUsable(side)) {
+      return InvalidArgument("tables of a codec: a centre, spread or weight is out of range");
+    }
   }
   return CodecTables(shape, std::move(sides));
 }
 
 CodecCalibrator::CodecCalibrator(const ExtentShape& shape, int32_t num_layers)
-    : shape_(shape), counts_(static_cast<size_t>(2 * num_layers * shape.channels())) {}
+    : shape_(shape),
+      counts_(static_cast<size_t>(2 * num_layers * shape.channels())),
+      sums_(counts_.size()) {}
 
 void CodecCalibrator::Add(int32_t layer, std::span<const std::byte> raw) {
   const auto channels = static_cast<size_t>(shape_.channels());
@@ -127,6 +214,7 @@ void CodecCalibrator::Add(int32_t layer, std::span<const std::byte> raw) {
   TANDEM_CHECK(raw.size() == 2 * channels * element * tokens, "an extent of another shape");
   const auto head_dim = static_cast<size_t>(shape_.head_dim);
   Counts* counts = &counts_[static_cast<size_t>(layer) * 2 * channels];
+  Sums* sums = &sums_[static_cast<size_t>(layer) * 2 * channels];
   WithFields(shape_.dtype, [&](auto fields) {
     using Fields = decltype(fields);
     typename Fields::Word word;
@@ -136,18 +224,44 @@ void CodecCalibrator::Add(int32_t layer, std::span<const std::byte> raw) {
         std::memcpy(&word, at, sizeof(word));
         uint16_t& count = counts[head + i % head_dim][Fields::Exponent(word)];
         if (count < std::numeric_limits<uint16_t>::max()) ++count;
+        const double value = ValueOf(fields, word);
+        if (!std::isfinite(value)) continue;
+        Sums& sum = sums[head + i % head_dim];
+        sum.values += value;
+        sum.squares += value * value;
+        ++sum.count;
       }
     }
   });
 }
 
-CodecTables CodecCalibrator::Build() const {
+CodecTables CodecCalibrator::Build(const KvSensitivity& sensitivity) const {
   const auto channels = static_cast<size_t>(shape_.channels());
+  const std::vector<float> weights = WeightsOf(sensitivity, counts_.size() / (2 * channels));
   std::vector<CodecTables::Side> sides;
-  for (size_t first = 0; first < counts_.size(); first += channels) {
+  for (const float weight : weights) {
+    const size_t first = sides.size() * channels;
     sides.push_back(SideOf(std::span(counts_).subspan(first, channels)));
+    AddSpreads(std::span(sums_).subspan(first, channels), sides.back());
+    sides.back().weight = weight;
   }
   return CodecTables(shape_, std::move(sides));
+}
+
+void CodecCalibrator::AddSpreads(std::span<const Sums> channels, CodecTables::Side& side) const {
+  double squares = 0;
+  for (const Sums& sums : channels) {
+    const double count = static_cast<double>(std::max<int64_t>(sums.count, 1));
+    const double mean = sums.values / count;
+    const double variance = std::max(sums.squares / count - mean * mean, 0.0);
+    side.centres.push_back(ToBFloat(mean));
+    side.spreads.push_back(ToBFloat(std::sqrt(variance)));
+    squares += variance;
+  }
+  if (IsRounded(shape_.dtype)) {
+    const double spread = std::sqrt(squares / static_cast<double>(channels.size()));
+    side.spread = FloatOfBFloat(ToBFloat(spread));
+  }
 }
 
 CodecTables::Side CodecCalibrator::SideOf(std::span<const Counts> channels) const {

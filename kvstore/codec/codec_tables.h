@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,10 +14,10 @@
 
 namespace tandem {
 
-// What the codecs know of the exponents of a model's KV. A channel's exponents lie close to one
-// another, and how close is much the same in all channels of a layer, for every prompt. So an
-// exponent is coded by its distance below the top of its channel's window, and a distance by its
-// rank among all distances.
+// What the codecs know of a model's KV. A channel's exponents lie close to one another, and how close
+// is much the same in all channels of a layer, for every prompt. So a lossless codec codes an
+// exponent by its distance below the top of its channel's window, and a distance by its rank among
+// all distances. A codec that rounds codes how far a value lies from the centre of its channel.
 class CodecTables {
  public:
   // Only distances 1 to 62 can have a rank: 0 and 63 also stand for all exponents above and below
@@ -32,10 +33,21 @@ class CodecTables {
     std::vector<uint8_t> tops;                   // [kv_head][head_dim]
     std::array<uint8_t, kNumDistances> ranks{};  // [distance]
     std::array<uint8_t, 16> distances{};         // [rank]
+    // Mean and standard deviation of each channel, [kv_head][head_dim]; as bf16, because that is how
+    // they are serialised.
+    std::vector<uint16_t> centres;
+    std::vector<uint16_t> spreads;
+    float spread = 0;  // root of the mean square of all spreads
+    // The step to which this side is rounded, as a multiple of the step of an average layer: below 1
+    // where predictions depend on the KV more than in an average layer.
+    float weight = 1;
   };
 
   CodecTables(const ExtentShape& shape, std::vector<Side> sides);
 
+  // What they are for; the number of tokens means nothing.
+  const ExtentShape& shape() const { return shape_; }
+  int32_t num_layers() const { return static_cast<int32_t>(sides_.size() / 2); }
   // Whether extents of this shape, whatever their number of tokens, can be coded with these tables.
   bool Fit(const ExtentShape& shape, int32_t layer) const;
   // The tables of one layer and side; `side` is 0 for K, 1 for V.
@@ -61,8 +73,10 @@ class CodecTables {
   uint64_t id_ = 0;
 };
 
-// Counts the exponents of extents, and makes tables of them. Thread-compatible. Takes half a KiB
-// per channel.
+inline float FloatOfBFloat(uint16_t word) { return std::bit_cast<float>(uint32_t{word} << 16); }
+
+// Counts the exponents of extents and adds up their values, and makes tables of both.
+// Thread-compatible. Takes half a KiB per channel.
 class CodecCalibrator {
  public:
   // The number of tokens whose KV makes tables good enough: more tokens improve no compression
@@ -80,11 +94,18 @@ class CodecCalibrator {
 
  private:
   using Counts = std::array<uint16_t, 256>;  // of one channel, by exponent; they saturate
+  struct Sums {
+    double values = 0;
+    double squares = 0;
+    int64_t count = 0;  // of finite values
+  };
 
   CodecTables::Side SideOf(std::span<const Counts> channels) const;
+  void AddSpreads(std::span<const Sums> channels, CodecTables::Side& side) const;
 
   const ExtentShape shape_;
   std::vector<Counts> counts_;  // [layer][K|V][kv_head][head_dim]
+  std::vector<Sums> sums_;      // likewise
 };
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,12 +22,15 @@ class FrameDecoder {
   // needs one set for each worker that made its own.
   static constexpr size_t kMostTables = 8;
 
+  // `steps`: those of the frames of CodecId::kRounded that may come.
+  explicit FrameDecoder(std::vector<float> steps = {}) : steps_(std::move(steps)) {}
+
   // Adds a set of tables, unless one with the same id is there already.
   void AddTables(const std::shared_ptr<const CodecTables>& tables);
   std::vector<uint64_t> table_ids() const;
 
-  // From now on, frames whose KV was rounded (CodecId::kQuantised) are decoded, too.
-  void ReadQuantised();
+  // From now on, frames whose KV was rounded (CodecId::kRounded) are decoded, too.
+  void ReadRounded() { reads_rounded_ = true; }
 
   // Decodes a frame like DecodeFrame (kv_codec.h). FAILED_PRECONDITION when the frame names tables
   // that were not added.
@@ -34,9 +38,10 @@ class FrameDecoder {
                       std::span<std::byte> raw) const;
 
  private:
-  std::vector<std::shared_ptr<const KvCodec>>
-      codecs_;                                // the codecs with tables, for each set of tables
-  std::shared_ptr<const KvCodec> quantised_;  // null: quantised frames are refused
+  std::vector<float> steps_;
+  std::vector<std::shared_ptr<const CodecTables>> tables_;
+  std::vector<std::shared_ptr<const KvCodec>> codecs_;  // those with the first tables come first
+  bool reads_rounded_ = false;
 };
 
 }  // namespace tandem

@@ -5,14 +5,13 @@
 #include <limits>
 #include <optional>
 
-#include "base/half_scale.h"
 #include "base/status.h"
 #include "kvstore/codec/codecs.h"
 #include "kvstore/codec/extent_rows.h"
 #include "kvstore/codec/float_fields.h"
 #include "kvstore/codec/kv_codec.h"
 #include "kvstore/codec/plane_frame.h"
-#include "kvstore/codec/quantised_layout.h"
+#include "kvstore/codec/rounded_layout.h"
 #include "kvstore/codec/row_streams.h"
 
 // Finds out how far K reaches into a payload. Rows of K come before those of V in every part of it,
@@ -81,52 +80,12 @@ std::optional<KeyBytes> KeysInRows(const ExtentShape& shape, std::span<const std
   return KeysOfRows(fixed, reader->bit_position() - bits_from, key_escapes, all_escapes);
 }
 
-ExactGroups ExactGroupsOf(const ExtentShape& shape, const QuantisedHeader& header,
-                          const std::byte* scales) {
-  ExactGroups exact;
-  ForEachGroup(shape, header, [&](const QuantisedGroup& group) {
-    uint16_t scale;
-    std::memcpy(&scale, scales, sizeof(scale));
-    scales += sizeof(scale);
-    if (scale == kExactGroup) {
-      ++exact.groups[group.side];
-      exact.bytes[group.side] += group.lanes * static_cast<size_t>(SizeOf(shape.dtype));
-    }
-    return true;
-  });
-  return exact;
-}
-
-// Skips the codes of K in a stream, of which `reader` is at the beginning.
-void TakeKeyCodes(const ExtentShape& shape, const QuantisedHeader& header, RowReader& reader) {
-  const CodePlanes planes = PlanesOf(header, 0);
-  if (planes.low_bits == planes.bits) return;
-  ForEachGroup(shape, header, [&](const QuantisedGroup& group) {
-    if (group.side != 0) return false;
-    const size_t mask_bytes = group.lanes / 8;
-    const std::byte* const masks = reader.NextFixed(planes.masks() * mask_bytes);
-    const uint64_t rest = MaskAt(masks + (planes.masks() - 1) * mask_bytes, group.lanes);
-    TakeUnary(std::popcount(rest), planes.most_unary() - 1, reader);
-    return true;
-  });
-}
-
-std::optional<KeyBytes> KeysOfQuantised(const ExtentShape& shape,
-                                        std::span<const std::byte> payload) {
-  const std::optional<QuantisedHeader> header = ParseQuantisedHeader(shape, payload);
+std::optional<KeyBytes> KeysOfRounded(const ExtentShape& shape,
+                                      std::span<const std::byte> payload) {
+  const std::optional<RoundedHeader> header = ParseRoundedHeader(shape, payload);
   if (!header) return std::nullopt;
-  const QuantisedSizes sizes = QuantisedSizesOf(shape, *header);
-  if (payload.size() < sizes.ExactGroupsAt()) return std::nullopt;
-  const ExactGroups exact = ExactGroupsOf(shape, *header, payload.data() + sizes.ScalesAt());
-  const size_t codes_at = sizes.ExactGroupsAt() + exact.bytes[0] + exact.bytes[1];
-  if (payload.size() < codes_at) return std::nullopt;
-  std::optional<RowReader> reader =
-      RowReader::Of(payload.subspan(codes_at), QuantisedMaskBytes(shape, *header));
-  if (!reader) return std::nullopt;
-  const size_t bits_from = reader->bit_position();
-  TakeKeyCodes(shape, *header, *reader);
-  if (!reader->valid()) return std::nullopt;
-  return QuantisedKeys(shape, *header, exact, reader->bit_position() - bits_from);
+  if (payload.size() < RoundedPartsOf(shape, *header).ExactRowsAt()) return std::nullopt;
+  return RoundedKeys(shape, *header, ExactRowsOf(shape, *header, payload));
 }
 
 // The part of K in a payload of byte-plane, where the planes of K come before those of V.
@@ -157,8 +116,8 @@ std::optional<KeyBytes> KeysOf(const FrameCodec& frame, std::span<const std::byt
       return KeysInRows<RiceMasks>(frame.shape, payload);
     case CodecId::kBytePlane:
       return KeysOfPlanes(frame.shape, payload);
-    case CodecId::kQuantised:
-      return KeysOfQuantised(frame.shape, payload);
+    case CodecId::kRounded:
+      return KeysOfRounded(frame.shape, payload);
   }
   return std::nullopt;
 }

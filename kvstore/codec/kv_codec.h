@@ -19,25 +19,24 @@ namespace tandem {
 
 // Codecs of KV extents. A frame holds one encoded extent and names its codec and shape
 // (docs/kv_codecs.md).
-enum class CodecId : uint8_t { kRaw = 0, kF3 = 1, kMaskRice = 2, kBytePlane = 3, kQuantised = 4 };
+// 4 was a codec that no build writes or reads any more.
+enum class CodecId : uint8_t { kRaw = 0, kF3 = 1, kMaskRice = 2, kBytePlane = 3, kRounded = 5 };
 
-// The name of a codec: "raw", "f3", "mask-rice", "byte-plane" or "quantised"; "unknown" for any
+// The name of a codec: "raw", "f3", "mask-rice", "byte-plane" or "rounded"; "unknown" for any
 // other value.
 std::string_view CodecName(CodecId id);
 
 // How many times smaller a codec usually makes KV of a type, not counting the headers of frames. It
 // was measured on the KV of two language models; the ratios of prompts and languages differ by less
 // than a hundredth. The ratio of byte-plane was measured on one model and differs from text to text
-// by a twentieth. 1 for kQuantised, whose ratio depends on the bits and the exact tokens.
+// by a twentieth. 1 for kRounded, whose ratio depends on the step.
 double UsualRatio(CodecId id, DType dtype);
 
 // The place of an extent, as far as it matters to how the extent is encoded.
 struct ExtentPlace {
   int32_t layer = 0;
-  // The numbers of tokens at the front and at the end of the extent that a codec which changes KV
-  // keeps as they are.
+  // The number of tokens at the front of the extent that a codec which changes KV keeps as they are.
   int32_t exact_front = 0;
-  int32_t exact_back = 0;
 };
 
 // Encodes and decodes the payload of frames, which is the part behind the header. Thread-safe:
@@ -46,7 +45,7 @@ class KvCodec {
  public:
   virtual ~KvCodec() = default;
   virtual CodecId id() const = 0;
-  // As users know it: CodecName, or the bits of a codec that rounds ("k6v5").
+  // As users know it: CodecName, or the step of a codec that rounds ("step0.1").
   virtual std::string name() const { return std::string(CodecName(id())); }
   // Whether a decoded extent has the very bits that were encoded.
   virtual bool lossless() const = 0;

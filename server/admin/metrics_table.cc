@@ -313,7 +313,7 @@ constexpr Metric kMetrics[] = {
      "Hand-offs by the codec that was chosen for them", "codec", "raw"},
     {"tandem_kv_codec_streams_total", "HandoffUse.f3_streams", "", "codec", "f3"},
     {"tandem_kv_codec_streams_total", "HandoffUse.mask_rice_streams", "", "codec", "mask-rice"},
-    {"tandem_kv_codec_streams_total", "HandoffUse.quantised_streams", "", "codec", "quantised"},
+    {"tandem_kv_codec_streams_total", "HandoffUse.rounded_streams", "", "codec", "rounded"},
     {"tandem_kv_unencoded_extents_total", "HandoffUse.unencoded_extents",
      "Extents sent as they are because too much KV waited to be encoded or acknowledged"},
     {"tandem_kv_codec_calibrations_total", "HandoffUse.codec_calibrations",

@@ -107,8 +107,8 @@ void SetCodecUse(const EngineStats& stats, v1::HandoffUse& use) {
         use.set_mask_rice_encode_gb_per_s(codec.encode_gigabytes_per_second);
         use.set_mask_rice_decode_gb_per_s(codec.decode_gigabytes_per_second);
         break;
-      case CodecId::kQuantised:
-        use.set_quantised_streams(use.quantised_streams() + codec.streams);
+      case CodecId::kRounded:
+        use.set_rounded_streams(use.rounded_streams() + codec.streams);
         break;
       case CodecId::kBytePlane:  // not used for hand-offs
         break;
@@ -144,7 +144,7 @@ KvQuality ToKvQuality(const std::string& name) {
 // others.
 ReadableKv ToReadableKv(const v1::KvTarget& target) {
   ReadableKv reads;
-  for (const CodecId id : {CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice, CodecId::kQuantised}) {
+  for (const CodecId id : {CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice, CodecId::kRounded}) {
     const auto& names = target.codecs();
     if (std::ranges::find(names, CodecName(id)) != names.end()) reads.codecs.push_back(id);
   }
