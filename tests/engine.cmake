@@ -47,6 +47,7 @@ tandem_test(engine_test
 tandem_test(encoded_handoff_test
   SOURCES unit/engine/codec_drift_test.cc unit/engine/encoded_handoff_test.cc
           unit/engine/encoded_stream_test.cc unit/engine/kv_dumper_test.cc unit/engine/kv_encoder_test.cc
+          unit/engine/rounded_layers_test.cc
   IN engine_unit_tests)
 tandem_test(engine_resume_test
             SOURCES unit/engine/resume_endings_test.cc unit/engine/resume_test.cc

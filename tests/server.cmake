@@ -7,7 +7,7 @@ tandem_test_program(server_unit_tests
 tandem_test(server_test
   SOURCES unit/server/access_control_test.cc unit/server/cache_reports_test.cc unit/server/canary_test.cc unit/server/classic_parameters_test.cc
           unit/server/explain_report_test.cc unit/server/exposition_test.cc unit/server/field_metrics_test.cc
-          unit/server/generation_test.cc unit/server/heap_trimmer_test.cc unit/server/host_memory_test.cc unit/server/kv_report_test.cc
+          unit/server/generation_test.cc unit/server/heap_trimmer_test.cc unit/server/host_memory_test.cc unit/server/kv_report_test.cc unit/server/kv_sensitivity_test.cc
           unit/server/load_messages_test.cc unit/server/loaded_model_test.cc unit/server/message_limit_test.cc
           unit/server/metrics_page_test.cc unit/server/metrics_test.cc
           unit/server/open_connections_test.cc unit/server/open_fabric_test.cc

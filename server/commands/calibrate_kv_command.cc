@@ -33,7 +33,7 @@ struct CalibrateKvFlags {
 // More text is not tokenized: so much has enough tokens with every tokenizer.
 constexpr size_t kMostTextBytes = 1 << 20;
 
-absl::StatusOr<std::string> ReadInputs(const std::vector<std::string>& paths) {
+absl::StatusOr<std::string> CalibrationText(const std::vector<std::string>& paths) {
   std::string all;
   for (const std::string& path : paths) {
     ASSIGN_OR_RETURN(const std::vector<EvalText> texts, ReadEvalTexts(path));
@@ -44,8 +44,8 @@ absl::StatusOr<std::string> ReadInputs(const std::vector<std::string>& paths) {
 }
 
 // The first tokens of the texts, as many as a measurement takes.
-absl::StatusOr<std::vector<int32_t>> TokensOf(const CalibrateKvFlags& flags) {
-  ASSIGN_OR_RETURN(const std::string text, ReadInputs(flags.inputs));
+absl::StatusOr<std::vector<int32_t>> CalibrationTokens(const CalibrateKvFlags& flags) {
+  ASSIGN_OR_RETURN(const std::string text, CalibrationText(flags.inputs));
   ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer(flags.source.model_dir));
   ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
                    tokenizer->Encode(text, {.special_tokens = SpecialTokens::kAsText}));
@@ -88,7 +88,7 @@ absl::Status RunCalibrateKv(CalibrateKvFlags& flags) {
   MeasuredKvSensitivity measured;
   ASSIGN_OR_RETURN(measured.model_fingerprint, FingerprintOf(source));
   RETURN_IF_ERROR(CheckWritable(flags.out));
-  ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, TokensOf(flags));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, CalibrationTokens(flags));
   ProgressBar bar("predictions");
   ASSIGN_OR_RETURN(measured.sensitivity,
                    MeasureKvSensitivity(source, tokens, [&bar](int64_t done, int64_t total) {
