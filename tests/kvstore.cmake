@@ -14,8 +14,8 @@ tandem_test(kv_codec_test
           unit/kvstore/codec/codec_tables_test.cc unit/kvstore/codec/frame_decoder_test.cc
           unit/kvstore/codec/frame_parts_test.cc unit/kvstore/codec/half_scale_test.cc unit/kvstore/codec/kv_codec_test.cc
           unit/kvstore/codec/packed_extent_test.cc unit/kvstore/codec/plane_backends_test.cc
-          unit/kvstore/codec/plane_predictors_test.cc unit/kvstore/codec/quantised_error_test.cc
-          unit/kvstore/codec/quantised_refusals_test.cc unit/kvstore/codec/quantised_test.cc
+          unit/kvstore/codec/plane_predictors_test.cc unit/kvstore/codec/rounded_error_test.cc
+          unit/kvstore/codec/rounded_refusals_test.cc unit/kvstore/codec/rounded_test.cc
   DEPS tandem_kv_codec hwy::hwy)
 tandem_test(kvstore_property_test
   SOURCES property/kvstore_property_test.cc

@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "kvstore/codec/byte_plane_legacy.h"
 #include "kvstore/codec/kv_codec.h"
-#include "kvstore/codec/quantised.h"
+#include "kvstore/codec/rounded.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
 namespace tandem {
@@ -21,7 +21,7 @@ namespace {
 
 constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3};
 constexpr CodecId kCodecs[] = {CodecId::kF3, CodecId::kMaskRice, CodecId::kBytePlane};
-// Those that take every type, then the quantiser; f8e4m3 does not fit the latter.
+// Those that take every type, then the one that rounds; f8e4m3 does not fit the latter.
 constexpr uint8_t kChoices = 4 * std::size(kCodecs) + 3;
 constexpr size_t kTablesAt = 16;
 constexpr size_t kHashAt = 24;
@@ -38,7 +38,10 @@ const KvCodec& CodecOf(uint8_t choice) {
           TablesFor(ShapeOf(static_cast<uint8_t>(i % 4), 0), 1));
       made->push_back(NewKvCodec(kCodecs[i / 4], tables));
     }
-    while (made->size() < kChoices) made->push_back(NewQuantisedCodec({.k = 5, .v = 4}));
+    for (uint8_t type = 0; made->size() < kChoices; ++type) {
+      made->push_back(NewRoundedCodec(
+          std::make_shared<const CodecTables>(TablesFor(ShapeOf(type, 0), 1)), 0.2f));
+    }
     return made;
   }();
   return *(*codecs)[choice];

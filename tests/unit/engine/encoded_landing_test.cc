@@ -8,10 +8,11 @@
 #include "absl/synchronization/notification.h"
 #include "base/status.h"
 #include "engine/handoff/landing_zone.h"
+#include "engine/handoff/rounding.h"
 #include "gtest/gtest.h"
 #include "kernels/registry.h"
 #include "kvstore/codec/packed_extent.h"
-#include "kvstore/codec/quantised.h"
+#include "kvstore/codec/rounded.h"
 #include "kvstore/kv_convert.h"
 #include "tests/support/fake_clock.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
@@ -256,9 +257,9 @@ TEST_F(EncodedLandingTest, RoundedKvIsDecodedOnlyWhereItsClassAllowsIt) {
                                                           .layout = kZoneLayout,
                                                           .prompt_tokens = kZoneTokens,
                                                           .quality = KvQuality::kNear});
-  EXPECT_TRUE(reads.Has(CodecId::kQuantised));
-  EXPECT_FALSE(reads_.Has(CodecId::kQuantised));
-  codec_ = NewQuantisedCodec({.k = 6, .v = 5});
+  EXPECT_TRUE(reads.Has(CodecId::kRounded));
+  EXPECT_FALSE(reads_.Has(CodecId::kRounded));
+  codec_ = NewRoundedCodec(tables_, RoundingOf(KvQuality::kNear).step);
   LandAll(ReservationId(5));
   EXPECT_TRUE(Commit(ReservationId(5), 4).missing.empty());
   LandAll(kDirect);

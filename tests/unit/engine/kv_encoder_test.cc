@@ -58,7 +58,7 @@ TEST_F(KvEncoderTest, KvIsChangedOnlyForAClassThatAllowsItAndAPeerThatReadsIt) {
   Start(std::nullopt);
   MakeTables();
   const HandoffTarget reads_rounded =
-      TargetThatReads({CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice, CodecId::kQuantised});
+      TargetThatReads({CodecId::kRaw, CodecId::kF3, CodecId::kMaskRice, CodecId::kRounded});
   EXPECT_EQ(Chosen(reads_rounded, kSlowLink), CodecId::kMaskRice);
   EXPECT_EQ(Chosen(reads_rounded, kEndlessLink, KvQuality::kCompact), CodecId::kRaw);
   EXPECT_EQ(Chosen(kReadsAll, kSlowLink, KvQuality::kCompact), CodecId::kMaskRice);
@@ -67,17 +67,17 @@ TEST_F(KvEncoderTest, KvIsChangedOnlyForAClassThatAllowsItAndAPeerThatReadsIt) {
         ->Choose(reads_rounded, {.link = kSlowLink, .bytes = 1 << 20, .quality = quality})
         .codec->name();
   };
-  EXPECT_EQ(name_of(KvQuality::kNearStrict), "k8v8");
-  EXPECT_EQ(name_of(KvQuality::kNear), "k6v5");
-  EXPECT_EQ(name_of(KvQuality::kCompact), "k4v3");
+  EXPECT_EQ(name_of(KvQuality::kNearStrict), "step0.02");
+  EXPECT_EQ(name_of(KvQuality::kNear), "step0.1");
+  EXPECT_EQ(name_of(KvQuality::kCompact), "step0.4");
 }
 
 TEST_F(KvEncoderTest, ANamedCodecStandsForEncodingWhereLossIsAllowed) {
   const HandoffTarget reads_rounded =
-      TargetThatReads({CodecId::kRaw, CodecId::kMaskRice, CodecId::kQuantised});
+      TargetThatReads({CodecId::kRaw, CodecId::kMaskRice, CodecId::kRounded});
   Start(CodecId::kMaskRice);
   MakeTables();
-  EXPECT_EQ(Chosen(reads_rounded, kEndlessLink, KvQuality::kNear), CodecId::kQuantised);
+  EXPECT_EQ(Chosen(reads_rounded, kEndlessLink, KvQuality::kNear), CodecId::kRounded);
   EXPECT_EQ(Chosen(reads_rounded, kEndlessLink), CodecId::kMaskRice);
   Start(CodecId::kRaw);
   EXPECT_EQ(Chosen(reads_rounded, kSlowLink, KvQuality::kNear), CodecId::kRaw);

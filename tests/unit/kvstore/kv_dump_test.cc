@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kvstore/codec/kv_codec.h"
-#include "kvstore/codec/quantised.h"
+#include "kvstore/codec/rounded.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
 namespace tandem::kv_dump_test {
@@ -38,7 +38,8 @@ Dumped WholeDump(const KvDumpHeader& header = kDumpedHeader) {
   Dumped dumped;
   dumped.parts.resize(2);
   std::vector<std::byte> records;
-  const auto codec = NewQuantisedCodec({.k = 4, .v = 3});
+  const auto tables = std::make_shared<const CodecTables>(TablesFor(kDumpedShape, 2));
+  const auto codec = NewRoundedCodec(tables, 0.4f);
   for (uint32_t layer = 0; layer < 2; ++layer) {
     const std::vector<std::byte> extent = LikeKv(kDumpedShape, layer);
     std::vector<std::byte> frame(MostFrameBytes(kDumpedShape));

@@ -1,5 +1,9 @@
 #include "kvstore/codec/codec_tables.h"
 
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <span>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -11,7 +15,8 @@ namespace {
 constexpr ExtentShape kTablesShape = {DType::kBF16, 3, 40, 16};
 constexpr int32_t kTablesLayers = 4;
 constexpr size_t kTablesHeader = 12;
-constexpr size_t kSideBytes = 3 * 40 + CodecTables::kNumDistances;
+// Tops, ranks, centres, spreads, the spread of the side and its weight.
+constexpr size_t kSideBytes = 3 * 40 + CodecTables::kNumDistances + 2 * 2 * 3 * 40 + 2 * 4;
 
 std::vector<std::byte> SomeTables() { return TablesFor(kTablesShape, kTablesLayers).Serialize(); }
 
@@ -32,15 +37,24 @@ TEST(CodecTablesTest, TheyComeBackFromBytes) {
       EXPECT_EQ(back->Of(layer, side).tops, tables.Of(layer, side).tops);
       EXPECT_EQ(back->Of(layer, side).ranks, tables.Of(layer, side).ranks);
       EXPECT_EQ(back->Of(layer, side).distances, tables.Of(layer, side).distances);
+      EXPECT_EQ(back->Of(layer, side).centres, tables.Of(layer, side).centres);
+      EXPECT_EQ(back->Of(layer, side).spreads, tables.Of(layer, side).spreads);
+      EXPECT_EQ(back->Of(layer, side).spread, tables.Of(layer, side).spread);
+      EXPECT_EQ(back->Of(layer, side).weight, tables.Of(layer, side).weight);
     }
   }
 }
 
 TEST(CodecTablesTest, OtherTablesHaveOtherIds) {
-  std::vector<std::byte> bytes = SomeTables();
-  const uint64_t id = CodecTables::Parse(bytes, kTablesShape, kTablesLayers)->id();
-  bytes[kTablesHeader + 5] ^= std::byte{1};  // the top of a channel
-  EXPECT_NE(CodecTables::Parse(bytes, kTablesShape, kTablesLayers)->id(), id);
+  const uint64_t id = CodecTables::Parse(SomeTables(), kTablesShape, kTablesLayers)->id();
+  const size_t centres = kTablesHeader + 3 * 40 + CodecTables::kNumDistances;
+  // The top of a channel, its centre, its spread, the spread of its side, and the weight.
+  for (const size_t at : {kTablesHeader + 5, centres + 10, centres + 2 * 3 * 40 + 10,
+                          centres + 4 * 3 * 40, centres + 4 * 3 * 40 + 4}) {
+    std::vector<std::byte> bytes = SomeTables();
+    bytes[at] ^= std::byte{1};
+    EXPECT_NE(CodecTables::Parse(bytes, kTablesShape, kTablesLayers)->id(), id) << at;
+  }
 }
 
 TEST(CodecTablesTest, BytesOfAnotherSizeShapeOrMagicAreRefused) {
@@ -71,6 +85,63 @@ TEST(CodecTablesTest, RanksThatAreMissingTwiceOrOutOfRangeAreRefused) {
   EXPECT_EQ(with_rank(first, 15), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(with_rank(0, 0), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(with_rank(63, 0), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CodecTablesTest, CentresAndSpreadsAreThoseOfTheChannels) {
+  const ExtentShape shape = {DType::kF32, 1, 8, 4};
+  std::vector<float> values(2 * 4 * 8);
+  for (size_t token = 0; token < 4; ++token) {
+    values[token * 8 + 3] = token % 2 == 0 ? 5 : 9;
+    values[32 + token * 8] = token < 2 ? -3 : 1;
+  }
+  values[8 + 6] = std::numeric_limits<float>::infinity();  // not counted
+  const auto bytes = std::as_bytes(std::span(values));
+  CodecCalibrator calibrator(shape, 1);
+  calibrator.Add(0, bytes);
+  const CodecTables tables = calibrator.Build();
+  const CodecTables::Side& k = tables.Of(0, 0);
+  const CodecTables::Side& v = tables.Of(0, 1);
+  EXPECT_EQ(FloatOfBFloat(k.centres[3]), 7);
+  EXPECT_EQ(FloatOfBFloat(k.spreads[3]), 2);
+  EXPECT_EQ(FloatOfBFloat(k.centres[6]), 0);
+  EXPECT_EQ(FloatOfBFloat(k.spreads[6]), 0);
+  EXPECT_EQ(FloatOfBFloat(v.centres[0]), -1);
+  EXPECT_EQ(FloatOfBFloat(v.spreads[0]), 2);
+  EXPECT_NEAR(k.spread, 2 / std::sqrt(8), 0.005);
+  EXPECT_EQ(k.weight, 1);
+}
+
+TEST(CodecTablesTest, F16AndBF16HaveTheSameCentresAsF32) {
+  const ExtentShape shape = {DType::kF16, 1, 8, 1};
+  const std::vector<uint16_t> half = {0x3c00, 0xc000, 0x0001, 0x8400, 0x7bff, 0x4248, 0, 0x8000};
+  const std::vector<double> values = ValuesOf(DType::kF16, std::as_bytes(std::span(half)));
+  std::vector<uint16_t> both = half;
+  both.insert(both.end(), half.begin(), half.end());
+  CodecCalibrator calibrator(shape, 1);
+  calibrator.Add(0, std::as_bytes(std::span(both)));
+  const CodecTables tables = calibrator.Build();
+  for (size_t i = 0; i < half.size(); ++i) {
+    EXPECT_NEAR(FloatOfBFloat(tables.Of(0, 0).centres[i]), values[i], std::abs(values[i]) / 256);
+  }
+}
+
+TEST(CodecTablesTest, NumbersThatNoCodecCanRoundWithAreRefused) {
+  const size_t centres = kTablesHeader + 3 * 40 + CodecTables::kNumDistances;
+  const auto with_word = [&](size_t at, uint16_t word) {
+    std::vector<std::byte> bytes = SomeTables();
+    std::memcpy(bytes.data() + at, &word, sizeof(word));
+    return ParseCode(bytes);
+  };
+  EXPECT_EQ(with_word(centres, 0xbf80), absl::StatusCode::kOk) << "a centre of -1";
+  EXPECT_EQ(with_word(centres, 0x7f80), absl::StatusCode::kInvalidArgument) << "an infinite one";
+  const size_t spreads = centres + 2 * 3 * 40;
+  EXPECT_EQ(with_word(spreads, 0x7fc0), absl::StatusCode::kInvalidArgument) << "NaN";
+  EXPECT_EQ(with_word(spreads, 0xbf80), absl::StatusCode::kInvalidArgument) << "a spread of -1";
+  const size_t numbers = spreads + 2 * 3 * 40 + 2;  // the upper halves of two floats
+  EXPECT_EQ(with_word(numbers, 0x7f80), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(with_word(numbers, 0xbf80), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(with_word(numbers + 4, 0x7fc0), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(with_word(numbers + 4, 0xbf80), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kvstore/codec/rounded.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
 namespace tandem::frame_decoder_test {
@@ -41,6 +42,26 @@ TEST(FrameDecoderTest, FramesOfEachCodecAndOfAllTablesAreDecoded) {
       EXPECT_EQ(back, raw) << CodecName(id);
     }
   }
+}
+
+TEST(FrameDecoderTest, RoundedFramesOfKnownStepsAreDecodedWhereThatIsAllowed) {
+  const auto tables = std::make_shared<const CodecTables>(TablesFor(kDecoderShape, 1));
+  FrameDecoder decoder({0.1f, 0.4f});
+  decoder.AddTables(tables);
+  const std::vector<std::byte> raw = LikeKv(kDecoderShape, 4);
+  std::vector<std::byte> back(raw.size());
+  const auto code = [&](float step) {
+    std::vector<std::byte> frame(MostFrameBytes(kDecoderShape));
+    const auto codec = NewRoundedCodec(tables, step);
+    frame.resize(EncodeFrame(codec.get(), kDecoderShape, {}, raw, frame).value_or(0));
+    EXPECT_EQ(CodecOfFrame(frame)->codec, CodecId::kRounded);
+    return decoder.Decode(kDecoderShape, 0, frame, back).code();
+  };
+  EXPECT_EQ(code(0.4f), absl::StatusCode::kFailedPrecondition);
+  decoder.ReadRounded();
+  EXPECT_EQ(code(0.4f), absl::StatusCode::kOk);
+  EXPECT_EQ(code(0.1f), absl::StatusCode::kOk);
+  EXPECT_EQ(code(0.2f), absl::StatusCode::kFailedPrecondition) << "a step that is not known";
 }
 
 TEST(FrameDecoderTest, AFrameOfUnknownTablesIsRefused) {

@@ -11,7 +11,7 @@
 #include "hwy/highway.h"
 #include "kvstore/codec/byte_plane.h"
 #include "kvstore/codec/kv_codec.h"
-#include "kvstore/codec/quantised.h"
+#include "kvstore/codec/rounded.h"
 #include "tests/unit/kvstore/codec/codec_data.h"
 
 namespace tandem::frame_parts_test {
@@ -41,13 +41,13 @@ struct PartsCase {
 std::unique_ptr<KvCodec> CodecOf(const PartsCase& one) {
   if (one.codec == "raw") return nullptr;
   if (one.codec == "byte-plane") return NewBytePlaneCodec();
-  if (one.codec == "k6v6") return NewQuantisedCodec({.k = 6, .v = 6});
   ExtentShape shape = one.shape;
   shape.tokens = 64;
   CodecCalibrator calibrator(shape, 1);
   calibrator.Add(0, SameKAndV(shape, 1));
-  return NewKvCodec(one.codec == "f3" ? CodecId::kF3 : CodecId::kMaskRice,
-                    std::make_shared<const CodecTables>(calibrator.Build()));
+  const auto tables = std::make_shared<const CodecTables>(calibrator.Build());
+  if (one.codec == "rounded") return NewRoundedCodec(tables, 0.1f);
+  return NewKvCodec(one.codec == "f3" ? CodecId::kF3 : CodecId::kMaskRice, tables);
 }
 
 PartsBytes FrameOf(const KvCodec* codec, const PartsCase& one, const PartsBytes& raw,
@@ -117,9 +117,9 @@ TEST_P(FramePartsTest, ADamagedFrameIsRefusedOrHasParts) {
 
 std::vector<PartsCase> PartsCases() {
   std::vector<PartsCase> cases;
-  for (const char* const codec : {"raw", "f3", "mask-rice", "byte-plane", "k6v6"}) {
+  for (const char* const codec : {"raw", "f3", "mask-rice", "byte-plane", "rounded"}) {
     for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32, DType::kF8E4M3}) {
-      if (codec == std::string("k6v6") && dtype == DType::kF8E4M3) continue;
+      if (codec == std::string("rounded") && dtype == DType::kF8E4M3) continue;
       for (const int32_t head_dim : {64, 72, 128}) {
         cases.push_back({codec, {dtype, 2, head_dim, 16}});
       }
@@ -137,10 +137,13 @@ INSTANTIATE_TEST_SUITE_P(CodecsAndShapes, FramePartsTest, testing::ValuesIn(Part
                            return name;
                          });
 
-// Exact tokens, a group with an infinity and one of zeros, and different bits for K and V.
-TEST(QuantisedPartsTest, ExactTokensAndGroupsCountWhereTheyAre) {
-  const PartsCase one = {"k5v3", {DType::kBF16, 2, 64, 16}};
-  const auto codec = NewQuantisedCodec({.k = 5, .v = 3});
+// Exact tokens, a row with an infinity, and a K that is rounded in finer steps than V.
+TEST(RoundedPartsTest, ExactTokensAndRowsCountWhereTheyAre) {
+  const PartsCase one = {"rounded", {DType::kBF16, 2, 64, 16}};
+  CodecCalibrator calibrator(one.shape, 1);
+  calibrator.Add(0, LikeKv(one.shape, 1));
+  const auto tables = std::make_shared<const CodecTables>(calibrator.Build({.k = {16}, .v = {1}}));
+  const auto codec = NewRoundedCodec(tables, 0.2f);
   PartsBytes raw = LikeKv(one.shape, 9);
   const uint16_t infinity = 0x7f80;
   std::memcpy(raw.data() + 5 * 128, &infinity, sizeof(infinity));  // token 5 of the first head of K
