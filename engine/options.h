@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "kernels/op_args.h"
+#include "kvstore/codec/kv_sensitivity.h"
 #include "kvstore/eviction_policy.h"
 #include "kvstore/kv_layout.h"
 #include "kvstore/kv_store.h"
@@ -63,6 +64,9 @@ struct EngineOptions {
   // encoded.
   std::optional<CodecId> wire_codec;
   bool probes_codecs = false;  // KvEncoder::Options::probes
+  // The sensitivity of the model, which decides which layers' KV is rounded in finer steps on the
+  // way to decode workers; empty: all alike. Role prefill.
+  KvSensitivity kv_sensitivity;
   int32_t codec_threads = 2;  // threads that encode (role prefill) or decode (role decode); 0: none
   // The directory to whose files the KV of hand-offs is written; kv_dump_bytes limits their total
   // size (KvDumper). Role prefill, with a pool in the host's memory. Empty: nothing is written.

@@ -29,7 +29,8 @@ tandem_test(landing_zone_test
           unit/engine/landing_zone_test.cc
   IN engine_unit_tests)
 tandem_test(profile_test
-  SOURCES unit/engine/cost_parameters_test.cc unit/engine/measure_steps_test.cc
+  SOURCES unit/engine/cost_parameters_test.cc unit/engine/kv_sensitivity_file_test.cc
+          unit/engine/measure_kv_sensitivity_test.cc unit/engine/measure_steps_test.cc
           unit/engine/step_session_test.cc unit/engine/step_timer_test.cc unit/engine/start_measurement_test.cc
           unit/engine/cost_measurement_test.cc
   IN engine_unit_tests)
@@ -46,6 +47,7 @@ tandem_test(engine_test
 tandem_test(encoded_handoff_test
   SOURCES unit/engine/codec_drift_test.cc unit/engine/encoded_handoff_test.cc
           unit/engine/encoded_stream_test.cc unit/engine/kv_dumper_test.cc unit/engine/kv_encoder_test.cc
+          unit/engine/rounded_layers_test.cc
   IN engine_unit_tests)
 tandem_test(engine_resume_test
             SOURCES unit/engine/resume_endings_test.cc unit/engine/resume_test.cc

@@ -7,7 +7,7 @@ tandem_test_program(server_unit_tests
 tandem_test(server_test
   SOURCES unit/server/access_control_test.cc unit/server/cache_reports_test.cc unit/server/canary_test.cc unit/server/classic_parameters_test.cc
           unit/server/explain_report_test.cc unit/server/exposition_test.cc unit/server/field_metrics_test.cc
-          unit/server/generation_test.cc unit/server/heap_trimmer_test.cc unit/server/host_memory_test.cc unit/server/kv_report_test.cc
+          unit/server/generation_test.cc unit/server/heap_trimmer_test.cc unit/server/host_memory_test.cc unit/server/kv_report_test.cc unit/server/kv_sensitivity_test.cc
           unit/server/load_messages_test.cc unit/server/loaded_model_test.cc unit/server/message_limit_test.cc
           unit/server/metrics_page_test.cc unit/server/metrics_test.cc
           unit/server/open_connections_test.cc unit/server/open_fabric_test.cc
@@ -89,7 +89,7 @@ set(command_line_more integration/command_line_processes_test.cc
     integration/command_line_refusals_test.cc)
 set(hostile_http_more integration/hostile_json_test.cc)
 set(openai_integration_more integration/openai_equals_grpc_test.cc)
-foreach(name abuse access bench_serve bench_sweep cached_prompts chat_command command_line config_file_integration
+foreach(name abuse access bench_serve bench_sweep cached_prompts calibrate_kv_command chat_command command_line config_file_integration
              connections endings eval_command fleet_tls hostile_http hostile_peers http_overload inspect_kv
              kv_tls large_prompts log openai_integration overload prefix_routing profile_command
              request_options resume routes several_choices several_routers silent_connection simulated
@@ -170,7 +170,7 @@ if(TANDEM_TOOLS)
   add_executable(${program} $<TARGET_OBJECTS:tandem_no_tools>)
   target_link_libraries(${program} PRIVATE tandem_program_without_tools)
 endif()
-foreach(command bench check eval inspect profile simulate)
+foreach(command bench calibrate-kv check eval inspect profile simulate)
   add_test(NAME absent_${command}_test
     COMMAND sh -c "said=$($<TARGET_FILE:${program}> ${command} --some flag 2>&1); [ $? = 1 ] && echo \"$said\" | grep -q 'UNIMPLEMENTED: .*make build.*tandem ${command}'")
   set_tests_properties(absent_${command}_test PROPERTIES LABELS server)

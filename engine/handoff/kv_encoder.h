@@ -57,7 +57,7 @@ class KvEncoder {
     // Send all KV as it is, but encode one of every kProbedExtents extents with mask-rice and
     // discard the result, to measure what encoding would achieve.
     bool probes = false;
-    // Decides in which layers KV is rounded in finer steps.
+    // Decides in which layers KV is rounded in finer steps; empty: all alike.
     KvSensitivity sensitivity;
     int64_t most_bytes = 256 << 20;  // limit for KV that waits to be encoded and for encoded KV
   };

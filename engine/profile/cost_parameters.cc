@@ -1,7 +1,6 @@
 #include "engine/profile/cost_parameters.h"
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -63,23 +62,13 @@ absl::StatusOr<std::vector<T>> Numbers(const FieldReader& reader, std::string_vi
   return numbers;
 }
 
-absl::StatusOr<uint64_t> Fingerprint(const FieldReader& reader, std::string_view name) {
-  ASSIGN_OR_RETURN(const std::string text, reader.String(name));
-  uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value, 16);
-  if (error == std::errc() && stop == end && text.size() == 16) return value;
-  return InvalidArgument("{} is {}: it must have 16 hexadecimal digits", reader.Path(name),
-                         Quoted(text));
-}
-
 absl::Status Read(const Json& json, CostProvenance& provenance) {
   const FieldReader reader(json, "provenance.");
   ASSIGN_OR_RETURN(provenance.machine, reader.String("machine"));
   ASSIGN_OR_RETURN(provenance.device, reader.String("device"));
   ASSIGN_OR_RETURN(provenance.threads, reader.Int("threads", {0, kMaxCount}));
   ASSIGN_OR_RETURN(provenance.model, reader.String("model"));
-  ASSIGN_OR_RETURN(provenance.model_fingerprint, Fingerprint(reader, "model_fingerprint"));
+  ASSIGN_OR_RETURN(provenance.model_fingerprint, reader.Hash("model_fingerprint"));
   ASSIGN_OR_RETURN(provenance.dtype, reader.String("dtype"));
   ASSIGN_OR_RETURN(provenance.kv_dtype, reader.String("kv_dtype"));
   ASSIGN_OR_RETURN(provenance.block_tokens, reader.Int("block_tokens", {1, kMaxCount}));

@@ -4,14 +4,17 @@
 #include <utility>
 
 #include "base/status.h"
-#include "model/checkpoint/checkpoint.h"
 
 namespace tandem {
 absl::StatusOr<std::unique_ptr<StepSession>> StepSession::Open(const Options& options,
                                                                LoadProgress progress) {
   std::unique_ptr<StepSession> session(new StepSession());
   session->options_ = options;
-  RETURN_IF_ERROR(session->LoadWeights(std::move(progress)));
+  const ModelSource source = {.model_dir = options.model_dir,
+                              .device = options.device,
+                              .threads = options.threads,
+                              .weights_as = options.weights_as};
+  ASSIGN_OR_RETURN(session->model_, PackModel(source, std::move(progress)));
   RETURN_IF_ERROR(session->CreateStore());
   RETURN_IF_ERROR(session->WarmUp());
   ASSIGN_OR_RETURN(
@@ -19,25 +22,12 @@ absl::StatusOr<std::unique_ptr<StepSession>> StepSession::Open(const Options& op
       DummySteps::Create(session->limits_, {.store = *session->store_,
                                             .stream = *session->stream_,
                                             .computation = *session->runner_,
-                                            .vocab_size = session->config_.vocab_size}));
+                                            .vocab_size = session->model_.config.vocab_size}));
   return session;
 }
 
-absl::Status StepSession::LoadWeights(LoadProgress progress) {
-  const BackendOptions threads = {.num_threads = options_.threads};
-  ASSIGN_OR_RETURN(backend_, OpenBackend(options_.device, threads));
-  ASSIGN_OR_RETURN(config_, LoadModelConfig(options_.model_dir));
-  ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(options_.model_dir));
-  AdoptDType(*checkpoint, config_);
-  ASSIGN_OR_RETURN(Backend packing, OpenBackend(options_.device, threads));
-  ASSIGN_OR_RETURN(
-      weights_, LoadResidentWeights(config_, std::move(checkpoint), *backend_.device,
-                                    std::move(packing), options_.weights_as, std::move(progress)));
-  return weights_->Head().status();  // the last group to load: all weights are packed
-}
-
 absl::Status StepSession::SetLimits(const KvLayout& layout) {
-  const int32_t model_context = config_.max_position_embeddings;
+  const int32_t model_context = model_.config.max_position_embeddings;
   limits_ = {.max_step_tokens = std::min(options_.max_step_tokens, model_context / 2),
              .max_sequences = options_.max_sequences};
   // One sequence is the prompt, which needs room for its chunk behind its context.
@@ -57,17 +47,18 @@ absl::Status StepSession::SetLimits(const KvLayout& layout) {
 }
 
 absl::Status StepSession::CreateStore() {
-  const KvLayout layout = {.num_layers = config_.num_layers,
-                           .num_kv_heads = config_.num_kv_heads,
-                           .head_dim = config_.head_dim,
+  const KvLayout layout = {.num_layers = model_.config.num_layers,
+                           .num_kv_heads = model_.config.num_kv_heads,
+                           .head_dim = model_.config.head_dim,
                            .block_tokens = options_.block_tokens,
-                           .dtype = options_.kv_dtype.value_or(config_.dtype)};
+                           .dtype = options_.kv_dtype.value_or(model_.config.dtype)};
   RETURN_IF_ERROR(layout.Validate());
   RETURN_IF_ERROR(SetLimits(layout));
   const int32_t longest = limits_.max_context_tokens + limits_.max_step_tokens;
-  ASSIGN_OR_RETURN(stream_, backend_.device->NewStream());
+  ASSIGN_OR_RETURN(stream_, model_.backend.device->NewStream());
   ASSIGN_OR_RETURN(transformer_,
-                   Transformer::Create(config_, *weights_, *backend_.device, *backend_.ops,
+                   Transformer::Create(model_.config, *model_.weights, *model_.backend.device,
+                                       *model_.backend.ops,
                                        {.max_tokens = limits_.max_step_tokens,
                                         .max_logit_rows = limits_.max_sequences + 1,
                                         .max_sequences = limits_.max_sequences + 1,
@@ -77,9 +68,9 @@ absl::Status StepSession::CreateStore() {
   ASSIGN_OR_RETURN(
       store_, KvStore::Create(
                   {.layout = layout, .num_blocks = blocks, .prefix_caching = PrefixCaching::kOff},
-                  *backend_.device, *stream_, nullptr));
-  runner_ = std::make_unique<ModelRunner>(*transformer_, *backend_.ops, *store_, *backend_.device,
-                                          *stream_);
+                  *model_.backend.device, *stream_, nullptr));
+  runner_ = std::make_unique<ModelRunner>(*transformer_, *model_.backend.ops, *store_,
+                                          *model_.backend.device, *stream_);
   return absl::OkStatus();
 }
 

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "engine/model_runner.h"
 #include "engine/profile/dummy_steps.h"
+#include "engine/profile/packed_model.h"
 #include "engine/profile/step_shape.h"
-#include "kernels/registry.h"
 #include "kvstore/kv_store.h"
 #include "model/checkpoint/model_config.h"
 #include "model/transformer/forward.h"
@@ -44,22 +44,19 @@ class StepSession {
 
   // The largest steps that there is room for.
   const StepLimits& limits() const { return limits_; }
-  const ModelConfig& config() const { return config_; }
+  const ModelConfig& config() const { return model_.config; }
   const KvLayout& layout() const { return store_->layout(); }
-  Device& device() const { return *backend_.device; }
+  Device& device() const { return *model_.backend.device; }
 
  private:
   StepSession() = default;
-  absl::Status LoadWeights(LoadProgress progress);
   absl::Status SetLimits(const KvLayout& layout);
   absl::Status CreateStore();
   absl::Status WarmUp();
 
   Options options_;
   StepLimits limits_;
-  ModelConfig config_;
-  Backend backend_;
-  std::unique_ptr<WeightStore> weights_;
+  PackedModel model_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<KvStore> store_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <utility>
 #include <vector>
 
@@ -234,6 +235,15 @@ absl::StatusOr<std::string> FieldReader::StringOr(std::string_view name,
                                                   std::string_view fallback) const {
   if (!Has(name)) return std::string(fallback);
   return String(name);
+}
+
+absl::StatusOr<uint64_t> FieldReader::Hash(std::string_view name) const {
+  ASSIGN_OR_RETURN(const std::string text, String(name));
+  uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value, 16);
+  if (error == std::errc() && stop == end && text.size() == 16) return value;
+  return InvalidArgument("{} is {}: it must have 16 hexadecimal digits", Path(name), Quoted(text));
 }
 
 }  // namespace tandem

@@ -57,6 +57,8 @@ class FieldReader {
   absl::StatusOr<bool> BoolOr(std::string_view name, bool fallback) const;
   absl::StatusOr<std::string> String(std::string_view name) const;
   absl::StatusOr<std::string> StringOr(std::string_view name, std::string_view fallback) const;
+  // A string of 16 hexadecimal digits.
+  absl::StatusOr<uint64_t> Hash(std::string_view name) const;
 
  private:
   absl::Status Missing(std::string_view name) const;

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "kvstore/kv_store.h"
+#include "server/assembly/kv_sensitivity.h"
 #include "server/assembly/open_fabric.h"
 
 namespace tandem {
@@ -178,6 +179,8 @@ absl::StatusOr<EngineOptions> EngineOptionsFor(const WorkerOptions& options,
   ASSIGN_OR_RETURN(engine.canary_interval, CanaryInterval(tuning));
   SetReservationOptions(tuning.transfer, engine);
   RETURN_IF_ERROR(SetCodecOptions(tuning.transfer, engine));
+  ASSIGN_OR_RETURN(engine.kv_sensitivity,
+                   KvSensitivityFor(options, model_fingerprint, config.num_layers));
   return engine;
 }
 

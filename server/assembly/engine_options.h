@@ -11,7 +11,8 @@
 namespace tandem {
 
 // The engine options that follow from a worker's flags, for the model `config` on `device`. The
-// epoch is the present time. INVALID_ARGUMENT or FAILED_PRECONDITION names the flag at fault.
+// epoch is the present time. INVALID_ARGUMENT or FAILED_PRECONDITION names the flag at fault, or the
+// file with the sensitivity of the model's KV.
 absl::StatusOr<EngineOptions> EngineOptionsFor(const WorkerOptions& options,
                                                const ModelConfig& config,
                                                uint64_t model_fingerprint, const Device& device);

@@ -34,6 +34,7 @@ void AddKeysCommand(CLI::App& app, Action& chosen);
 void AddDemoCommand(CLI::App& app, Action& chosen);
 void AddEvalCommand(CLI::App& app, Action& chosen);
 void AddProfileCommand(CLI::App& app, Action& chosen);
+void AddCalibrateKvCommand(CLI::App& app, Action& chosen);
 void AddBenchCommand(CLI::App& app, Action& chosen);
 // Adds `sweep` below the command `bench`.
 void AddSweepCommand(CLI::App& bench, Action& chosen);

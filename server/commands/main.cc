@@ -92,6 +92,7 @@ int Main(int argc, char** argv) {
   AddRouterCommand(app, chosen);
   AddWorkerCommand(app, chosen);
   AddProfileCommand(app, chosen);
+  AddCalibrateKvCommand(app, chosen);
   AddCertsCommand(app, chosen);
   AddVersionCommand(app, chosen);
   app.require_subcommand(1);

@@ -28,6 +28,10 @@ void AddAbsentCommand(CLI::App& app, const std::string& name, Action& chosen) {
 
 void AddBenchCommand(CLI::App& app, Action& chosen) { AddAbsentCommand(app, "bench", chosen); }
 
+void AddCalibrateKvCommand(CLI::App& app, Action& chosen) {
+  AddAbsentCommand(app, "calibrate-kv", chosen);
+}
+
 void AddCheckCommand(CLI::App& app, const std::shared_ptr<ConfigUse>&, Action& chosen) {
   AddAbsentCommand(app, "check", chosen);
 }

@@ -41,6 +41,7 @@ TestEngine::TestEngine(const TestEngineSetup& setup)
                               .least_post_bytes = setup.least_post_bytes,
                               .wire_codec = setup.wire_codec,
                               .probes_codecs = setup.probes_codecs,
+                              .kv_sensitivity = setup.kv_sensitivity,
                               .codec_threads = setup.codec_threads,
                               .kv_dump_directory = setup.kv_dump_directory,
                               .costs = setup.costs,

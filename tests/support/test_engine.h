@@ -38,6 +38,7 @@ struct TestEngineSetup {
   DType kv_dtype = DType::kBF16;
   std::optional<CodecId> wire_codec;
   bool probes_codecs = false;
+  KvSensitivity kv_sensitivity;
   int32_t codec_threads = EngineOptions().codec_threads;
   std::string kv_dump_directory;
   SplitMode splits = SplitMode::kBalanced;
