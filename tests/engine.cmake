@@ -4,7 +4,8 @@ tandem_library(test_engine
           support/test_engine.cc support/test_model.cc
   DEPS tandem_engine tandem_test_transports tandem_test_tree GTest::gtest nlohmann_json::nlohmann_json)
 tandem_test_program(engine_unit_tests
-  DEPS tandem_test_engine tandem_beam_search tandem_profile tandem_simulated nlohmann_json::nlohmann_json
+  DEPS tandem_test_engine tandem_beam_search tandem_profile tandem_simulated tandem_tokenizer
+       nlohmann_json::nlohmann_json
   SUPPORT unit/transformer/model_under_test.cc)
 
 # What a test has beside the file of its name.
