@@ -37,6 +37,8 @@ tandem_test(profile_test
   IN engine_unit_tests)
 tandem_fuzz_test(cost_parameters_fuzz SOURCES fuzz/cost_parameters_fuzz.cc DEPS tandem_profile
                  CORPUS fuzz/corpus/cost_parameters)
+tandem_fuzz_test(kv_sensitivity_fuzz SOURCES fuzz/kv_sensitivity_fuzz.cc DEPS tandem_profile
+                 CORPUS fuzz/corpus/kv_sensitivity)
 tandem_fuzz_test(simulated_device_fuzz SOURCES fuzz/simulated_device_fuzz.cc DEPS tandem_simulated
                  CORPUS fuzz/corpus/simulated_device)
 tandem_fuzz_test(inbound_fuzz SOURCES fuzz/inbound_fuzz.cc DEPS tandem_engine

@@ -139,7 +139,8 @@ TEST_F(CalibrateKvCommandTest, APrefillWorkerRefusesTheFileOfAnotherModel) {
                                     "0123456789abcdef, and here it is {}",
                                     Measured(), fingerprint)));
   EXPECT_EQ(malformed.exit_status, 1);
-  EXPECT_THAT(malformed.output, HasSubstr("INVALID_ARGUMENT: " + Measured() + ": format"));
+  EXPECT_THAT(malformed.output,
+              HasSubstr("INVALID_ARGUMENT: " + Measured() + ": the field format is missing"));
 }
 
 }  // namespace
