@@ -260,10 +260,12 @@ TEST_F(EncodedLandingTest, RoundedKvIsDecodedOnlyWhereItsClassAllowsIt) {
   EXPECT_TRUE(reads.Has(CodecId::kRounded));
   EXPECT_FALSE(reads_.Has(CodecId::kRounded));
   codec_ = NewRoundedCodec(tables_, RoundingOf(KvQuality::kNear).step);
+  ASSERT_EQ(LandTables(ReservationId(5)), StatusCode::kOk);
   LandAll(ReservationId(5));
-  EXPECT_TRUE(Commit(ReservationId(5), 4).missing.empty());
+  EXPECT_TRUE(Commit(ReservationId(5), 5).missing.empty());
+  ASSERT_EQ(LandTables(kDirect), StatusCode::kOk);
   LandAll(kDirect);
-  EXPECT_EQ(Commit(kDirect, 4).missing.size(), 4u);
+  EXPECT_EQ(Commit(kDirect, 5).missing.size(), 4u);
 }
 
 TEST_F(EncodedLandingTest, TablesThatAreNoneAreMissing) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -163,9 +164,14 @@ TEST_F(EncodedStreamTest, ACompactStreamKeepsTheFrontOfThePromptExact) {
   ASSERT_EQ(stream->Post(extents_), absl::OkStatus());
   ASSERT_EQ(stream->Finish(), absl::OkStatus());
   wire_.AwaitCommit(kStreamId);
+  const std::vector<RecordedFrame> frames = wire_.frames();
+  ASSERT_EQ(frames.size(), 7u);
+  const auto tables = CodecTables::Parse(frames[0].payload, kWholeBlock, kStreamLayers);
+  ASSERT_TRUE(tables.ok()) << tables.status();
   FrameDecoder decoder(RoundingSteps());
+  decoder.AddTables(std::make_shared<const CodecTables>(*tables));
   decoder.ReadRounded();
-  for (const RecordedFrame& frame : wire_.frames()) {
+  for (const RecordedFrame& frame : std::span(frames).subspan(1)) {
     ASSERT_EQ(frame.kind, PayloadKind::kEncoded);
     const std::vector<std::byte> decoded = Decoded(decoder, frame);
     const std::vector<std::byte> sent = Sent(frame);
