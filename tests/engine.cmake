@@ -4,7 +4,8 @@ tandem_library(test_engine
           support/test_engine.cc support/test_model.cc
   DEPS tandem_engine tandem_test_transports tandem_test_tree GTest::gtest nlohmann_json::nlohmann_json)
 tandem_test_program(engine_unit_tests
-  DEPS tandem_test_engine tandem_beam_search tandem_profile tandem_simulated nlohmann_json::nlohmann_json
+  DEPS tandem_test_engine tandem_beam_search tandem_profile tandem_simulated tandem_tokenizer
+       nlohmann_json::nlohmann_json
   SUPPORT unit/transformer/model_under_test.cc)
 
 # What a test has beside the file of its name.
@@ -36,6 +37,8 @@ tandem_test(profile_test
   IN engine_unit_tests)
 tandem_fuzz_test(cost_parameters_fuzz SOURCES fuzz/cost_parameters_fuzz.cc DEPS tandem_profile
                  CORPUS fuzz/corpus/cost_parameters)
+tandem_fuzz_test(kv_sensitivity_fuzz SOURCES fuzz/kv_sensitivity_fuzz.cc DEPS tandem_profile
+                 CORPUS fuzz/corpus/kv_sensitivity)
 tandem_fuzz_test(simulated_device_fuzz SOURCES fuzz/simulated_device_fuzz.cc DEPS tandem_simulated
                  CORPUS fuzz/corpus/simulated_device)
 tandem_fuzz_test(inbound_fuzz SOURCES fuzz/inbound_fuzz.cc DEPS tandem_engine

@@ -31,7 +31,7 @@ class CalibrateKvCommandTest : public testing::Test {
     std::string directory = ::testing::TempDir() + "calibrateXXXXXX";
     directory_ = mkdtemp(directory.data());
     std::filesystem::copy(SampleModel(), Model());
-    Write("short.txt", 20);
+    Write("short.txt", 12);
     Write("book.txt", 80);
     calibration_ = Calibrate(fmt::format("--input {}", File("book.txt")));
   }
@@ -94,7 +94,7 @@ TEST_F(CalibrateKvCommandTest, RefusesWhatItCannotDoBeforeItMeasures) {
   const auto refused = [](const std::string& flags) {
     const CommandResult result = Calibrate(flags);
     EXPECT_NE(result.exit_status, 0) << flags;
-    EXPECT_THAT(result.output, Not(HasSubstr("layer"))) << flags;
+    EXPECT_THAT(result.output, Not(HasSubstr("geometric mean"))) << flags;
     return result.output;
   };
   EXPECT_THAT(refused(""), HasSubstr("--input is required"));
@@ -139,7 +139,8 @@ TEST_F(CalibrateKvCommandTest, APrefillWorkerRefusesTheFileOfAnotherModel) {
                                     "0123456789abcdef, and here it is {}",
                                     Measured(), fingerprint)));
   EXPECT_EQ(malformed.exit_status, 1);
-  EXPECT_THAT(malformed.output, HasSubstr("INVALID_ARGUMENT: " + Measured() + ": format"));
+  EXPECT_THAT(malformed.output,
+              HasSubstr("INVALID_ARGUMENT: " + Measured() + ": the field format is missing"));
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ TEST(KvSensitivityFileTest, AnAbsentFileIsNotAMalformedOne) {
     return std::string(status.message());
   };
   EXPECT_THAT(refusal("{"), HasSubstr(path));
-  EXPECT_THAT(refusal("{}"), HasSubstr(path + ": format"));
+  EXPECT_THAT(refusal("{}"), HasSubstr(path + ": the field format is missing"));
   EXPECT_THAT(refusal(std::string((1 << 20) + 1, ' ')), HasSubstr(path));
 }
 
