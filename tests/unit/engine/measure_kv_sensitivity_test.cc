@@ -2,11 +2,15 @@
 #include "engine/profile/measure_kv_sensitivity.h"
 
 #include <cmath>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kvstore/codec/kv_codec.h"
+#include "kvstore/codec/rounded.h"
 #include "model/tokenizer/tokenizer.h"
 #include "tests/support/read_file.h"
 #include "tests/support/tree.h"
@@ -52,6 +56,44 @@ TEST(MeasureKvSensitivityTest, EachLayerHasItsNumbersAndTheyAreTheSameAgain) {
   const auto second = MeasureKvSensitivity(Sample(), tokens, Ignore);
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(*second, *first);
+}
+
+// The KV of a layer, as the codec that is made of all layers' rounds it.
+std::vector<std::byte> RoundedLayer(ScoredText& text, int32_t layer) {
+  const KvLayout& layout = text.layout();
+  const ExtentShape shape = {layout.dtype, layout.num_kv_heads, layout.head_dim,
+                             layout.block_tokens};
+  CodecCalibrator calibrator(shape, layout.num_layers);
+  std::vector<std::byte> kv(text.LayerBytes());
+  const auto extent = [&](size_t at) { return std::span(kv).subspan(at, shape.Bytes()); };
+  for (int32_t one = 0; one < layout.num_layers; ++one) {
+    EXPECT_TRUE(text.ReadLayer(one, kv).ok());
+    for (size_t at = 0; at < kv.size(); at += shape.Bytes()) calibrator.Add(one, extent(at));
+  }
+  EXPECT_TRUE(text.ReadLayer(layer, kv).ok());
+  const auto codec = NewRoundedCodec(std::make_shared<const CodecTables>(calibrator.Build()), 0.7f);
+  std::vector<std::byte> frame(MostFrameBytes(shape));
+  for (size_t at = 0; at < kv.size(); at += shape.Bytes()) {
+    const ExtentPlace place = {.layer = layer, .exact_front = at == 0 ? 4 : 0};
+    const auto size = EncodeFrame(codec.get(), shape, place, extent(at), frame);
+    EXPECT_TRUE(size.ok()) << size.status();
+    EXPECT_TRUE(
+        DecodeFrame(codec.get(), shape, layer, std::span(frame).first(*size), extent(at)).ok());
+  }
+  return kv;
+}
+
+TEST(MeasureKvSensitivityTest, ANumberIsWhatRoundingThatSideOfThatLayerAloneChanges) {
+  const std::vector<int32_t> tokens = SomeTokens();
+  const auto measured = MeasureKvSensitivity(Sample(), tokens, Ignore);
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  const auto text = ScoredText::Open(Sample(), tokens);
+  ASSERT_TRUE(text.ok()) << text.status();
+  constexpr int32_t kLast = kNumLayers - 1;  // behind all others, which are exact again by then
+  ASSERT_TRUE((*text)->WriteSide(kLast, KvSide::kValues, RoundedLayer(**text, kLast)).ok());
+  const auto divergence = (*text)->Divergence();
+  ASSERT_TRUE(divergence.ok()) << divergence.status();
+  EXPECT_FLOAT_EQ(measured->v.back(), static_cast<float>(*divergence));
 }
 
 TEST(MeasureKvSensitivityTest, RefusesTokensThatAreTooFewOrNotOfTheModel) {
