@@ -84,7 +84,7 @@ std::vector<Contender> Contenders(const ExtentShape& shape,
   }
   const std::string slow(CodecName(CodecId::kBytePlane));
   all.push_back({slow, NewBytePlaneCodec(), kSlowTakesOneIn});
-  for (const float step : {0.02f, 0.1f, 0.4f, 0.6f}) {
+  for (const float step : {0.027f, 0.09f, 0.385f, 0.6f}) {
     auto codec = NewRoundedCodec(tables, step);
     if (codec->Fits(shape, 0)) all.push_back({.name = codec->name(), .codec = std::move(codec)});
   }

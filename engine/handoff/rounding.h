@@ -25,11 +25,11 @@ inline Rounding RoundingOf(KvQuality quality) {
     case KvQuality::kExact:
       return {};
     case KvQuality::kNearStrict:
-      return {.step = 0.0275f, .exact_front = kExactTokens};
+      return {.step = 0.027f, .exact_front = kExactTokens};
     case KvQuality::kNear:
       return {.step = 0.09f, .exact_front = kExactTokens};
     case KvQuality::kCompact:
-      return {.step = 0.4f, .exact_front = kExactTokens};
+      return {.step = 0.385f, .exact_front = kExactTokens};
     case KvQuality::kTiny:
       return {.step = 0.6f, .exact_front = kExactTokens};
   }

@@ -40,7 +40,7 @@ HALF_OF_PROMPT = "snapkv:2,output=keep"
 OF_ALL = ("snapkv:3", "streaming-llm:3", "random:3")
 # The KL of a way of eviction as a share of another's, at most: (way, the other) -> share.
 KL_SHARES = {("h2o-ema:3,output=keep", "random:3,output=keep"): 0.6, ("h2o-ema:3,output=keep", "streaming-llm:3,output=keep"): 0.9,
-             ("snapkv:3,output=keep", "random:3,output=keep"): 0.6, ("snapkv:3,output=keep", "streaming-llm:3,output=keep"): 0.9,
+             ("snapkv:3,output=keep", "random:3,output=keep"): 0.65, ("snapkv:3,output=keep", "streaming-llm:3,output=keep"): 0.9,
              ("snapkv:3", "random:3"): 0.7, ("snapkv:3", "streaming-llm:3"): 0.95}
 # Eviction at random must change more than this KL, or the shares above tell nothing.
 RANDOM_KL = 0.05

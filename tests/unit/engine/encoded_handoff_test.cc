@@ -150,8 +150,8 @@ TEST(EncodedHandoffTest, WhereLossIsAllowedFewerBytesTravel) {
   MakeTables(pair, CodecId::kMaskRice);
   double before = 1.4;
   for (const auto& [quality, codec] :
-       {std::pair{KvQuality::kNearStrict, "step0.02"}, std::pair{KvQuality::kNear, "step0.1"},
-        std::pair{KvQuality::kCompact, "step0.4"}}) {
+       {std::pair{KvQuality::kNearStrict, "step0.027"}, std::pair{KvQuality::kNear, "step0.09"},
+        std::pair{KvQuality::kCompact, "step0.385"}}) {
     const EncodedRun run = HandOverEncoded(pair, RequestOfQuality(5, 200, quality));
     EXPECT_EQ(run.kv.codec, codec);
     EXPECT_EQ(run.tokens.size(), 12u);

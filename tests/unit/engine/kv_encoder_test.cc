@@ -67,9 +67,9 @@ TEST_F(KvEncoderTest, KvIsChangedOnlyForAClassThatAllowsItAndAPeerThatReadsIt) {
         ->Choose(reads_rounded, {.link = kSlowLink, .bytes = 1 << 20, .quality = quality})
         .codec->name();
   };
-  EXPECT_EQ(name_of(KvQuality::kNearStrict), "step0.02");
-  EXPECT_EQ(name_of(KvQuality::kNear), "step0.1");
-  EXPECT_EQ(name_of(KvQuality::kCompact), "step0.4");
+  EXPECT_EQ(name_of(KvQuality::kNearStrict), "step0.027");
+  EXPECT_EQ(name_of(KvQuality::kNear), "step0.09");
+  EXPECT_EQ(name_of(KvQuality::kCompact), "step0.385");
   EXPECT_EQ(name_of(KvQuality::kTiny), "step0.6");
 }
 
