@@ -22,7 +22,7 @@ namespace tandem {
 class ScoredText {
  public:
   static constexpr int32_t kContextTokens = 384;
-  static constexpr int32_t kScoredTokens = 128;
+  static constexpr int32_t kScoredTokens = 256;
   static constexpr int32_t kTokens = kContextTokens + kScoredTokens;
   static constexpr int32_t kBlockTokens = 16;
   static constexpr int32_t kContextBlocks = kContextTokens / kBlockTokens;
