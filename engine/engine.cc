@@ -22,6 +22,7 @@
 #include "engine/request_checks.h"
 #include "engine/simulated/simulated_steps.h"
 #include "kvstore/kv_convert.h"
+#include "kvstore/kv_parts.h"
 #include "kvstore/kv_store.h"
 #include "model/transformer/forward.h"
 
@@ -62,7 +63,10 @@ absl::Status SizePool(const Device& device, EngineOptions& options) {
 
 absl::StatusOr<ConversionSlots> NewSlots(const EngineOptions& options, Device& device) {
   const int32_t count = options.role == Role::kDecode ? options.conversion_slots : 0;
-  return ConversionSlots::Create(device, count, LargestExtentBytesTo(options.layout));
+  // A slot takes a payload of a peer: an extent, or the tables of its codecs.
+  const int64_t slot_bytes =
+      std::max(LargestExtentBytesTo(options.layout), MostTablesBytes(options.layout));
+  return ConversionSlots::Create(device, count, slot_bytes);
 }
 
 // Whether this worker encodes or decodes the KV of hand-offs. Codecs read and write the KV in

@@ -33,4 +33,7 @@ using KvParts = std::vector<KvLayerParts>;
 // `tokens` tokens count as KV, and all of its bytes count on the wire.
 ExtentParts PartsOfRawExtent(const KvLayout& layout, int32_t tokens);
 
+// The most bytes that the codec tables for KV of this layout take.
+int64_t MostTablesBytes(const KvLayout& layout);
+
 }  // namespace tandem

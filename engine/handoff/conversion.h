@@ -39,6 +39,7 @@ class ConversionSlots {
     return slot;
   }
   void GiveBack(int32_t slot) { free_.push_back(slot); }
+  int64_t slot_bytes() const { return slot_bytes_; }
   std::byte* At(int32_t slot) const { return memory_.data() + slot * slot_bytes_; }
 
  private:

@@ -66,7 +66,12 @@ StreamEncoding KvEncoder::Choose(const HandoffTarget& target, const Demand& dema
   if (link > 0) encoding.expected = ModelOf(index, peer).Transfer(demand.bytes, link);
   encoding.way = index;
   encoding.exact_front = RoundingOf(known.quality).exact_front;
-  if (known.codec != nullptr && !target.reads.HasTables(tables_id_)) encoding.tables = tables_;
+  if (known.codec != nullptr) {
+    const bool rounds = known.id == CodecId::kRounded;
+    const auto use = rounds ? CodecTables::Use::kRounding : CodecTables::Use::kLossless;
+    const uint64_t id = rounds ? tables_->rounding_id() : tables_->id();
+    if (!target.reads.HasTables(id)) encoding.tables = tables_->Serialize(use);
+  }
   return encoding;
 }
 
@@ -169,8 +174,7 @@ void KvEncoder::BuildCodecs(const CodecCalibrator& calibrator, const CodecSample
             known.model.encode_bytes_per_second / 1e9, known.model.decode_bytes_per_second / 1e9);
   }
   absl::MutexLock lock(&mutex_);
-  tables_ = tables->Serialize();
-  tables_id_ = tables->id();
+  tables_ = tables;
   ++calibrations_;
   for (size_t i = 0; i < known_.size(); ++i) {
     if (made[i].codec == nullptr) continue;

@@ -154,8 +154,7 @@ class KvEncoder {
   std::unique_ptr<CodecCalibrator> calibrator_ ABSL_GUARDED_BY(mutex_);  // null: the tables fit
   int64_t calibrated_tokens_ ABSL_GUARDED_BY(mutex_) = 0;  // counted at the last layer
   CodecSamples samples_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::byte> tables_ ABSL_GUARDED_BY(mutex_);
-  uint64_t tables_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<const CodecTables> tables_ ABSL_GUARDED_BY(mutex_);  // of the latest codecs
   std::vector<Known> known_ ABSL_GUARDED_BY(mutex_);  // raw is the first
   // Keyed by the peer's address and the quality of the stream.
   absl::flat_hash_map<std::pair<std::string, KvQuality>, Peer> peers_ ABSL_GUARDED_BY(mutex_);

@@ -34,11 +34,15 @@ absl::StatusOr<size_t> Landing::IndexOf(const FrameHeader& header) const {
                        static_cast<int>(header.kind), header.stream);
   }
   if (header.kind == PayloadKind::kTables) {
-    if (header.layer == layers && header.block == 0 && header.payload_bytes == TablesBytes()) {
+    const size_t lossless = TablesBytes(CodecTables::Use::kLossless);
+    const size_t rounding = TablesBytes(CodecTables::Use::kRounding);
+    if (header.layer == layers && header.block == 0 &&
+        (header.payload_bytes == lossless || header.payload_bytes == rounding)) {
       return extents.size() - 1;
     }
-    return NotReserved("tables of {} bytes as layer {}, block {}: expected {} bytes as layer {}",
-                       header.payload_bytes, header.layer, header.block, TablesBytes(), layers);
+    return NotReserved(
+        "tables of {} bytes as layer {}, block {}: expected {} or {} bytes as layer {}",
+        header.payload_bytes, header.layer, header.block, lossless, rounding, layers);
   }
   if (header.layer >= layers || header.block >= num_blocks()) {
     return NotReserved("layer {}, block {}: reservation {} has {} layers of {} blocks",
@@ -65,8 +69,8 @@ ExtentShape Landing::ShapeOf(uint32_t block) const {
   return {layout.dtype, layout.num_kv_heads, layout.head_dim, std::min(layout.block_tokens, left)};
 }
 
-size_t Landing::TablesBytes() const {
-  return CodecTables::SerializedBytes(ShapeOf(0), plan.layout.num_layers);
+size_t Landing::TablesBytes(CodecTables::Use use) const {
+  return CodecTables::SerializedBytes(ShapeOf(0), plan.layout.num_layers, use);
 }
 
 absl::StatusOr<std::vector<MissingExtent>> Landing::Missing(uint64_t frames) const {

@@ -70,7 +70,7 @@ struct Landing {
   // The shape of the KV that an encoded payload for the sender's block `block` holds.
   ExtentShape ShapeOf(uint32_t block) const;
   // The size in bytes of codec tables for KV of the sender's layout.
-  size_t TablesBytes() const;
+  size_t TablesBytes(CodecTables::Use use) const;
   // The extents that have not landed, for the commit of a stream of `frames` frames. DATA_LOSS when
   // that number is impossible: a stream has one frame for each extent, and may have one for tables.
   absl::StatusOr<std::vector<MissingExtent>> Missing(uint64_t frames) const;

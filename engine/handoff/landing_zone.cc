@@ -159,6 +159,11 @@ absl::StatusOr<std::byte*> LandingZone::PlaceFor(const FrameHeader& header, Land
   if (landing.direct && header.kind == PayloadKind::kExtent) {
     return pool_.Extent(static_cast<int32_t>(header.layer), landing.plan.blocks[header.block]);
   }
+  if (header.payload_bytes > static_cast<uint64_t>(slots_.slot_bytes())) {
+    return MakeStatus(absl::StatusCode::kPermissionDenied,
+                      "a payload of {} bytes: the slots have {}", header.payload_bytes,
+                      slots_.slot_bytes());
+  }
   const std::optional<int32_t> slot = slots_.Take();
   // A frame that is dropped is requested again at the commit, when other frames have left their
   // slots.

@@ -21,10 +21,6 @@ constexpr int32_t kExactFront = 4;
 // A layer that changes nothing measurable still needs a positive number.
 constexpr double kLeastSensitivity = 1e-7;
 
-bool IsRounded(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
 ExtentShape ShapeOf(const KvLayout& layout) {
   return {layout.dtype, layout.num_kv_heads, layout.head_dim, layout.block_tokens};
 }
@@ -32,10 +28,6 @@ ExtentShape ShapeOf(const KvLayout& layout) {
 // Makes the codec's tables of the text's own KV, for layers that are all alike.
 absl::StatusOr<std::unique_ptr<KvCodec>> CodecFor(ScoredText& text) {
   const ExtentShape shape = ShapeOf(text.layout());
-  if (!IsRounded(shape.dtype)) {
-    return Unimplemented("KV of type {} is never rounded on its way: there is nothing to measure",
-                         Name(shape.dtype));
-  }
   const int32_t num_layers = text.layout().num_layers;
   CodecCalibrator calibrator(shape, num_layers);
   std::vector<std::byte> kv(text.LayerBytes());
@@ -45,7 +37,10 @@ absl::StatusOr<std::unique_ptr<KvCodec>> CodecFor(ScoredText& text) {
       calibrator.Add(layer, std::span(kv).subspan(at, shape.Bytes()));
     }
   }
-  return NewRoundedCodec(std::make_shared<const CodecTables>(calibrator.Build()), kStep);
+  auto codec = NewRoundedCodec(std::make_shared<const CodecTables>(calibrator.Build()), kStep);
+  if (codec->Fits(shape, 0)) return codec;
+  return Unimplemented("KV of type {} is never rounded on its way: there is nothing to measure",
+                       Name(shape.dtype));
 }
 
 // What a decode worker would get of the KV of one layer. An extent that does not become smaller

@@ -21,12 +21,15 @@ namespace {
 // are as rare as small ones, but their exponents lie nearer to the most frequent one.
 constexpr int32_t kTopAboveMode = 16;
 
-constexpr uint32_t kMagic = 0x32544454;  // "TDT2" in memory order
+// "TDT1" and "TDT2" in memory order.
+uint32_t MagicOf(CodecTables::Use use) {
+  return use == CodecTables::Use::kLossless ? 0x31544454 : 0x32544454;
+}
 
-// What serialised tables begin with. The sides follow, each with its tops, the rank of each
-// distance, centres, spreads, and then the two numbers of the whole side.
+// What serialised tables begin with. The sides follow, each with its tops and the rank of each
+// distance; in tables for rounding then centres, spreads, and the two numbers of the whole side.
 struct SerializedHeader {
-  uint32_t magic = kMagic;
+  uint32_t magic = 0;
   uint8_t dtype = 0;
   uint8_t reserved = 0;
   uint16_t num_layers = 0;
@@ -37,8 +40,9 @@ struct SerializedHeader {
 };
 static_assert(sizeof(SerializedHeader) == 12);
 
-SerializedHeader HeaderOf(const ExtentShape& shape, size_t num_layers) {
-  return {.dtype = static_cast<uint8_t>(shape.dtype),
+SerializedHeader HeaderOf(const ExtentShape& shape, size_t num_layers, CodecTables::Use use) {
+  return {.magic = MagicOf(use),
+          .dtype = static_cast<uint8_t>(shape.dtype),
           .num_layers = static_cast<uint16_t>(num_layers),
           .num_kv_heads = static_cast<uint16_t>(shape.num_kv_heads),
           .head_dim = static_cast<uint16_t>(shape.head_dim)};
@@ -92,6 +96,29 @@ bool AreUsable(const CodecTables::Side& side) {
          });
 }
 
+// Takes a side from the front of `bytes`, which are long enough. Returns what is left of them.
+std::span<const std::byte> TakeSide(std::span<const std::byte> bytes, size_t channels,
+                                    CodecTables::Use use, CodecTables::Side& side) {
+  const auto take = [&bytes](auto& to) {
+    const std::span<std::byte> part = std::as_writable_bytes(std::span(to));
+    std::memcpy(part.data(), bytes.data(), part.size());
+    bytes = bytes.subspan(part.size());
+  };
+  side.tops.resize(channels);
+  take(side.tops);
+  take(side.ranks);
+  if (use == CodecTables::Use::kLossless) return bytes;
+  std::array<float, 2> numbers;
+  side.centres.resize(channels);
+  side.spreads.resize(channels);
+  take(side.centres);
+  take(side.spreads);
+  take(numbers);
+  side.spread = numbers[0];
+  side.weight = numbers[1];
+  return bytes;
+}
+
 // The multiples of an average layer's step to which all sides are rounded, [layer][K|V]. An error of
 // one side changes predictions by its sensitivity times the square of its step. The sum of all such
 // changes is smallest, for an equal number of bits in all, where they are equal: so a step goes with
@@ -121,10 +148,13 @@ CodecTables::CodecTables(const ExtentShape& shape, std::vector<Side> sides)
   for (const Side& side : sides_) {
     id_ = Hash64(std::as_bytes(std::span(side.tops)), id_);
     id_ = Hash64(std::as_bytes(std::span(side.ranks)), id_);
-    id_ = Hash64(std::as_bytes(std::span(side.centres)), id_);
-    id_ = Hash64(std::as_bytes(std::span(side.spreads)), id_);
+  }
+  rounding_id_ = id_;
+  for (const Side& side : sides_) {
     const std::array numbers = {side.spread, side.weight};
-    id_ = Hash64(std::as_bytes(std::span(numbers)), id_);
+    rounding_id_ = Hash64(std::as_bytes(std::span(side.centres)), rounding_id_);
+    rounding_id_ = Hash64(std::as_bytes(std::span(side.spreads)), rounding_id_);
+    rounding_id_ = Hash64(std::as_bytes(std::span(numbers)), rounding_id_);
   }
 }
 
@@ -134,15 +164,15 @@ bool CodecTables::Fit(const ExtentShape& shape, int32_t layer) const {
          static_cast<size_t>(layer) < sides_.size() / 2;
 }
 
-size_t CodecTables::SerializedBytes(const ExtentShape& shape, int32_t num_layers) {
-  constexpr size_t kOfChannel = sizeof(uint8_t) + 2 * sizeof(uint16_t);
-  const size_t side =
-      static_cast<size_t>(shape.channels()) * kOfChannel + kNumDistances + 2 * sizeof(float);
+size_t CodecTables::SerializedBytes(const ExtentShape& shape, int32_t num_layers, Use use) {
+  const auto channels = static_cast<size_t>(shape.channels());
+  size_t side = channels + kNumDistances;
+  if (use == Use::kRounding) side += 2 * channels * sizeof(uint16_t) + 2 * sizeof(float);
   return sizeof(SerializedHeader) + 2 * static_cast<size_t>(num_layers) * side;
 }
 
-std::vector<std::byte> CodecTables::Serialize() const {
-  const SerializedHeader header = HeaderOf(shape_, sides_.size() / 2);
+std::vector<std::byte> CodecTables::Serialize(Use use) const {
+  const SerializedHeader header = HeaderOf(shape_, sides_.size() / 2, use);
   std::vector<std::byte> bytes;
   const auto append = [&bytes](std::span<const std::byte> part) {
     bytes.insert(bytes.end(), part.begin(), part.end());
@@ -151,9 +181,10 @@ std::vector<std::byte> CodecTables::Serialize() const {
   for (const Side& side : sides_) {
     append(std::as_bytes(std::span(side.tops)));
     append(std::as_bytes(std::span(side.ranks)));
+    if (use == Use::kLossless) continue;
+    const std::array numbers = {side.spread, side.weight};
     append(std::as_bytes(std::span(side.centres)));
     append(std::as_bytes(std::span(side.spreads)));
-    const std::array numbers = {side.spread, side.weight};
     append(std::as_bytes(std::span(numbers)));
   }
   return bytes;
@@ -161,41 +192,27 @@ std::vector<std::byte> CodecTables::Serialize() const {
 
 absl::StatusOr<CodecTables> CodecTables::Parse(std::span<const std::byte> bytes,
                                                const ExtentShape& shape, int32_t num_layers) {
+  const size_t for_rounding = SerializedBytes(shape, num_layers, Use::kRounding);
+  const Use use = bytes.size() == for_rounding ? Use::kRounding : Use::kLossless;
   SerializedHeader header;
-  if (bytes.size() != SerializedBytes(shape, num_layers)) {
-    return InvalidArgument("tables of a codec in {} bytes: expected {}", bytes.size(),
-                           SerializedBytes(shape, num_layers));
+  if (bytes.size() != SerializedBytes(shape, num_layers, use)) {
+    return InvalidArgument("tables of a codec in {} bytes: expected {} or {}", bytes.size(),
+                           SerializedBytes(shape, num_layers, Use::kLossless), for_rounding);
   }
   std::memcpy(&header, bytes.data(), sizeof(header));
-  if (header != HeaderOf(shape, static_cast<size_t>(num_layers))) {
+  if (header != HeaderOf(shape, static_cast<size_t>(num_layers), use)) {
     return InvalidArgument(
         "tables of a codec with magic {:08x} for {} layers, {} heads of {}, type {}", header.magic,
         header.num_layers, header.num_kv_heads, header.head_dim, header.dtype);
   }
   bytes = bytes.subspan(sizeof(header));
-  const auto take = [&bytes](auto& to) {
-    const std::span<std::byte> part = std::as_writable_bytes(std::span(to));
-    std::memcpy(part.data(), bytes.data(), part.size());
-    bytes = bytes.subspan(part.size());
-  };
-  const auto channels = static_cast<size_t>(shape.channels());
   std::vector<Side> sides(2 * static_cast<size_t>(num_layers));
   for (Side& side : sides) {
-    std::array<float, 2> numbers;
-    side.tops.resize(channels);
-    side.centres.resize(channels);
-    side.spreads.resize(channels);
-    take(side.tops);
-    take(side.ranks);
-    take(side.centres);
-    take(side.spreads);
-    take(numbers);
-    side.spread = numbers[0];
-    side.weight = numbers[1];
+    bytes = TakeSide(bytes, static_cast<size_t>(shape.channels()), use, side);
     if (!Invert(side)) {
       return InvalidArgument("tables of a codec: a rank is missing or given twice");
     }
-    if (!AreUsable(side)) {
+    if (use == Use::kRounding && !AreUsable(side)) {
       return InvalidArgument("tables of a codec: a centre, spread or weight is out of range");
     }
   }

@@ -33,6 +33,7 @@ class CodecTables {
     std::vector<uint8_t> tops;                   // [kv_head][head_dim]
     std::array<uint8_t, kNumDistances> ranks{};  // [distance]
     std::array<uint8_t, 16> distances{};         // [rank]
+    // What follows is for codecs that round, and may be missing: then centres and spreads are empty.
     // Mean and standard deviation of each channel, [kv_head][head_dim]; as bf16, because that is how
     // they are serialised.
     std::vector<uint16_t> centres;
@@ -54,23 +55,30 @@ class CodecTables {
   const Side& Of(int32_t layer, int32_t side) const {
     return sides_[2 * static_cast<size_t>(layer) + static_cast<size_t>(side)];
   }
-  // A hash of the tables: frames name the tables that they were made with.
+  // A hash of what lossless codecs use: their frames name the tables that they were made with.
   uint64_t id() const { return id_; }
+  // Whether codecs can round with the tables, and a hash of all of them.
+  bool for_rounding() const { return !sides_.empty() && !sides_.front().centres.empty(); }
+  uint64_t rounding_id() const { return rounding_id_; }
 
+  // Who the serialised tables are for: peers that decode frames of lossless codecs need less than
+  // those that decode rounded ones.
+  enum class Use : uint8_t { kLossless, kRounding };
   // The tables as bytes, for a peer that is to decode frames made with them (docs/kv_codecs.md has
   // the bytes).
-  std::vector<std::byte> Serialize() const;
+  std::vector<std::byte> Serialize(Use use) const;
   // Reads the tables that Serialize wrote as `bytes`. INVALID_ARGUMENT unless they are whole and
   // for extents of `shape` in `num_layers` layers. Nothing larger than `bytes` is allocated.
   static absl::StatusOr<CodecTables> Parse(std::span<const std::byte> bytes,
                                            const ExtentShape& shape, int32_t num_layers);
   // The size of what Serialize returns for tables of extents of `shape` in `num_layers` layers.
-  static size_t SerializedBytes(const ExtentShape& shape, int32_t num_layers);
+  static size_t SerializedBytes(const ExtentShape& shape, int32_t num_layers, Use use);
 
  private:
   ExtentShape shape_;
   std::vector<Side> sides_;  // [layer][K|V]
   uint64_t id_ = 0;
+  uint64_t rounding_id_ = 0;
 };
 
 inline float FloatOfBFloat(uint16_t word) { return std::bit_cast<float>(uint32_t{word} << 16); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/status.h"
 #include "kvstore/codec/rounded.h"
@@ -14,20 +15,24 @@ constexpr std::array kLossless = {CodecId::kMaskRice, CodecId::kF3};
 }  // namespace
 
 void FrameDecoder::AddTables(const std::shared_ptr<const CodecTables>& tables) {
-  const std::vector<uint64_t> known = table_ids();
-  if (std::ranges::find(known, tables->id()) != known.end()) return;
-  if (tables_.size() == kMostTables) {
-    tables_.erase(tables_.begin());
-    codecs_.erase(codecs_.begin(), codecs_.begin() + std::ssize(kLossless) + std::ssize(steps_));
+  const std::vector<uint64_t> ids = table_ids();
+  const uint64_t id = tables->for_rounding() ? tables->rounding_id() : tables->id();
+  if (std::ranges::find(ids, id) != ids.end()) return;
+  if (known_.size() == kMostTables) known_.erase(known_.begin());
+  Known known = {.tables = tables, .codecs = {}};
+  for (const CodecId lossless : kLossless) known.codecs.push_back(NewKvCodec(lossless, tables));
+  if (tables->for_rounding()) {
+    for (const float step : steps_) known.codecs.push_back(NewRoundedCodec(tables, step));
   }
-  tables_.push_back(tables);
-  for (const CodecId id : kLossless) codecs_.push_back(NewKvCodec(id, tables));
-  for (const float step : steps_) codecs_.push_back(NewRoundedCodec(tables, step));
+  known_.push_back(std::move(known));
 }
 
 std::vector<uint64_t> FrameDecoder::table_ids() const {
   std::vector<uint64_t> ids;
-  for (const auto& tables : tables_) ids.push_back(tables->id());
+  for (const Known& known : known_) {
+    ids.push_back(known.tables->id());
+    if (known.tables->for_rounding()) ids.push_back(known.tables->rounding_id());
+  }
   return ids;
 }
 
@@ -36,10 +41,14 @@ absl::Status FrameDecoder::Decode(const ExtentShape& shape, int32_t layer,
                                   std::span<std::byte> raw) const {
   ASSIGN_OR_RETURN(const FrameCodec named, CodecOfFrame(frame));
   const bool may = named.codec != CodecId::kRounded || reads_rounded_;
-  const auto codec = std::ranges::find_if(codecs_, [&](const auto& one) {
-    return may && one->id() == named.codec && one->tables_id() == named.tables;
-  });
-  return DecodeFrame(codec == codecs_.end() ? nullptr : codec->get(), shape, layer, frame, raw);
+  const KvCodec* found = nullptr;
+  for (const Known& known : known_) {
+    for (const auto& codec : known.codecs) {
+      const bool is_it = codec->id() == named.codec && codec->tables_id() == named.tables;
+      if (may && is_it) found = codec.get();
+    }
+  }
+  return DecodeFrame(found, shape, layer, frame, raw);
 }
 
 }  // namespace tandem

@@ -25,8 +25,9 @@ class FrameDecoder {
   // `steps`: those of the frames of CodecId::kRounded that may come.
   explicit FrameDecoder(std::vector<float> steps = {}) : steps_(std::move(steps)) {}
 
-  // Adds a set of tables, unless one with the same id is there already.
+  // Adds a set of tables, unless it is there already.
   void AddTables(const std::shared_ptr<const CodecTables>& tables);
+  // The ids of all tables, and the rounding ids of those that are for rounding.
   std::vector<uint64_t> table_ids() const;
 
   // From now on, frames whose KV was rounded (CodecId::kRounded) are decoded, too.
@@ -38,9 +39,13 @@ class FrameDecoder {
                       std::span<std::byte> raw) const;
 
  private:
+  struct Known {
+    std::shared_ptr<const CodecTables> tables;
+    std::vector<std::shared_ptr<const KvCodec>> codecs;
+  };
+
   std::vector<float> steps_;
-  std::vector<std::shared_ptr<const CodecTables>> tables_;
-  std::vector<std::shared_ptr<const KvCodec>> codecs_;  // those with the first tables come first
+  std::vector<Known> known_;  // the set that was added first comes first
   bool reads_rounded_ = false;
 };
 

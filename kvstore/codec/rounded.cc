@@ -172,7 +172,7 @@ class Rounded final : public KvCodec {
   Rounded(std::shared_ptr<const CodecTables> tables, float step)
       : tables_(std::move(tables)),
         step_(step),
-        id_(Hash64(std::as_bytes(std::span(&step_, 1)), tables_->id())),
+        id_(Hash64(std::as_bytes(std::span(&step_, 1)), tables_->rounding_id())),
         rows_(*tables_, step) {}
 
   CodecId id() const override { return CodecId::kRounded; }
@@ -208,6 +208,7 @@ class Rounded final : public KvCodec {
 }  // namespace codec
 
 std::unique_ptr<KvCodec> NewRoundedCodec(std::shared_ptr<const CodecTables> tables, float step) {
+  TANDEM_CHECK(tables->for_rounding(), "tables without centres and spreads");
   TANDEM_CHECK(step >= 0x1p-10f && step <= 2, "KV is rounded to steps of 2^-10 to 2 spreads");
   return std::make_unique<codec::Rounded>(std::move(tables), step);
 }

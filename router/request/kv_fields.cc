@@ -13,7 +13,7 @@ constexpr std::string_view kNone = "none";
 // How quality class tiny evicts unless a client or the router says otherwise. Rounding costs less
 // quality than eviction at equal bytes, so tiny rounds as compact does and evicts no more than its
 // ratio of 5.8 on SmolLM2-135M needs. The KV of output does not travel, so it stays.
-constexpr TokenEviction kTinyEviction = {.ratio = 1.14, .output = false};
+constexpr TokenEviction kTinyEviction = {.ratio = 1.15, .output = false};
 
 }  // namespace
 

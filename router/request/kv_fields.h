@@ -21,7 +21,7 @@ struct KvDefaults {
 
 // Resolve what KV may lose on its way, and how it is given up at the end of the prompt: as the
 // client wants it, else as the router does. A client that wants quality exact gives up nothing;
-// class tiny evicts by snapkv:1.14,output=keep where neither says how. The request passed
+// class tiny evicts by snapkv:1.15,output=keep where neither says how. The request passed
 // CheckKvFields.
 KvQuality ResolveQuality(const v1::GenerateRequest& request, const KvDefaults& defaults);
 std::optional<TokenEviction> ResolveEviction(const v1::GenerateRequest& request,

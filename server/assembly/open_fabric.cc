@@ -1,6 +1,7 @@
 #include "server/assembly/open_fabric.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "kvstore/kv_convert.h"
+#include "kvstore/kv_parts.h"
 #include "transfer/framed/framed_transport.h"
 #include "transfer/media/ipc/ipc_medium.h"
 #include "transfer/media/nccl/nccl_medium.h"
@@ -27,7 +29,8 @@ namespace {
 struct KvMemory {
   Device& device;
   size_t extent_bytes = 0;            // bytes of an extent of this worker
-  size_t largest_extent_bytes = 0;    // of received KV: peers may have larger extents
+  size_t sent_payload_bytes = 0;      // of the largest payload that is sent
+  size_t largest_payload_bytes = 0;   // sent or received: peers may have larger extents
   int64_t most_frames = 0;            // frames of one hand-off, at most
   std::span<const std::byte> shared;  // memory that other processes may read; empty: none
 };
@@ -51,6 +54,20 @@ size_t LargestExtentBytes(const EngineOptions& made) {
                                                         : layout.ExtentBytes());
 }
 
+// A payload is an extent, or the tables of codecs.
+size_t LargestPayloadBytes(const EngineOptions& made) {
+  return std::max(LargestExtentBytes(made), static_cast<size_t>(MostTablesBytes(made.layout)));
+}
+size_t SentPayloadBytes(const KvLayout& layout) {
+  return static_cast<size_t>(std::max(layout.ExtentBytes(), MostTablesBytes(layout)));
+}
+
+// The shared memory of one connection: it has room for several extents, and for two of the largest
+// payloads.
+size_t ShmAreaBytesFor(const Device& device, size_t extent_bytes, size_t sent_payload_bytes) {
+  return std::max(ShmAreaBytes(device, extent_bytes), std::bit_ceil(2 * sent_payload_bytes));
+}
+
 constexpr size_t kLeastStagedExtents = 8;
 
 FramedOptions Framing(const TransferTuning& tuning, const KvMemory& kv, TurnCounter& counter) {
@@ -59,9 +76,9 @@ FramedOptions Framing(const TransferTuning& tuning, const KvMemory& kv, TurnCoun
           .rate_burst = tuning.bandwidth_burst,
           .turns = &counter.turns,
           .device = &kv.device,
-          .staged_payload_bytes = kv.largest_extent_bytes,
+          .staged_payload_bytes = kv.largest_payload_bytes,
           .staging_bytes = std::max(FramedOptions().staging_bytes,
-                                    kLeastStagedExtents * kv.largest_extent_bytes)};
+                                    kLeastStagedExtents * kv.largest_payload_bytes)};
 }
 
 absl::Status CannotShare(const Device& device) {
@@ -101,12 +118,12 @@ FabricPart IpcPart(const WorkerOptions& options, const KvMemory& kv, TurnCounter
 // NCCL takes long to set up a communicator, so its connections get more time than others.
 constexpr std::chrono::milliseconds kNcclConnectTimeout{12'000};
 
-NcclOptions NcclOptionsFor(const WorkerOptions& options, size_t largest_extent_bytes) {
+NcclOptions NcclOptionsFor(const WorkerOptions& options, size_t largest_payload_bytes) {
   NcclOptions nccl;
   nccl.listen_host = options.host;
   nccl.listen_port = options.data_port == 0 ? 0 : static_cast<uint16_t>(options.data_port + 1);
   nccl.advertised_host = options.advertised_host;
-  nccl.chunk_bytes = std::max(nccl.chunk_bytes, largest_extent_bytes);
+  nccl.chunk_bytes = std::max(nccl.chunk_bytes, largest_payload_bytes);
   (options.role == Role::kPrefill ? nccl.receive_slots : nccl.send_slots) = 0;
   return nccl;
 }
@@ -126,7 +143,7 @@ absl::Status CheckNccl(const WorkerOptions& options) {
 
 absl::StatusOr<std::unique_ptr<Medium>> OpenNccl(const WorkerOptions& options, const KvMemory& kv) {
   RETURN_IF_ERROR(CheckNccl(options));
-  return OpenNcclMedium(kv.device, NcclOptionsFor(options, kv.largest_extent_bytes));
+  return OpenNcclMedium(kv.device, NcclOptionsFor(options, kv.largest_payload_bytes));
 }
 
 // Adds nccl to `parts` where the flags ask for it or the device suits it, and it can be opened.
@@ -168,8 +185,9 @@ absl::Status CheckShmBuffer(const WorkerOptions& options, const Device& device, 
 absl::StatusOr<ShmOptions> ShmOptionsFor(const WorkerOptions& options, const KvMemory& kv) {
   const ShmOptions shm = {.device = &kv.device,
                           .buffer_bytes = static_cast<size_t>(FabricSharedBytes(options)),
-                          .area_bytes = ShmAreaBytes(kv.device, kv.extent_bytes),
-                          .max_payload_bytes = kv.extent_bytes};
+                          .area_bytes = ShmAreaBytesFor(kv.device, kv.extent_bytes,
+                                                        kv.sent_payload_bytes),
+                          .max_payload_bytes = kv.sent_payload_bytes};
   RETURN_IF_ERROR(CheckShmBuffer(options, kv.device, shm.area_bytes));
   return shm;
 }
@@ -235,7 +253,8 @@ absl::Status MayOffer(std::string_view transport, const WorkerOptions& options,
   }
   if (transport == "shm") {
     const auto extent_bytes = static_cast<size_t>(engine.layout.ExtentBytes());
-    RETURN_IF_ERROR(CheckShmBuffer(options, device, ShmAreaBytes(device, extent_bytes)));
+    const size_t area = ShmAreaBytesFor(device, extent_bytes, SentPayloadBytes(engine.layout));
+    RETURN_IF_ERROR(CheckShmBuffer(options, device, area));
   }
   return absl::OkStatus();
 }
@@ -265,7 +284,7 @@ int64_t FabricDeviceBytes(const WorkerOptions& options, const EngineOptions& eng
   size_t bytes = ProbeReceiver::kMemoryBytes;
   if (Probes(options)) bytes += LinkProber::kMemoryBytes;
   if (Wants(options, "nccl")) {
-    bytes += NcclDeviceBytes(NcclOptionsFor(options, LargestExtentBytes(engine)));
+    bytes += NcclDeviceBytes(NcclOptionsFor(options, LargestPayloadBytes(engine)));
   }
   return static_cast<int64_t>(bytes);
 }
@@ -282,7 +301,8 @@ absl::StatusOr<std::unique_ptr<Fabric>> OpenFabric(const WorkerOptions& options,
   const EngineOptions& made = engine.options();
   const KvMemory kv = {.device = device,
                        .extent_bytes = static_cast<size_t>(made.layout.ExtentBytes()),
-                       .largest_extent_bytes = LargestExtentBytes(made),
+                       .sent_payload_bytes = SentPayloadBytes(made.layout),
+                       .largest_payload_bytes = LargestPayloadBytes(made),
                        .most_frames = MostFramesOf(made),
                        .shared = made.share_kv ? engine.kv_memory() : std::span<const std::byte>()};
   std::vector<FabricPart> parts;  // the preferred transport first

@@ -82,7 +82,7 @@ TEST_F(CalibrateKvCommandTest, TextsThatAreTooShortMayBeEnoughTogether) {
   const CommandResult alone = Calibrate(one + " --out " + File("alone.json"));
   EXPECT_EQ(alone.exit_status, 1);
   EXPECT_THAT(alone.output, testing::ContainsRegex("INVALID_ARGUMENT: .*have [0-9]+ tokens"));
-  EXPECT_THAT(alone.output, HasSubstr("and 512 are needed: give a longer text, or several"));
+  EXPECT_THAT(alone.output, HasSubstr("and 640 are needed: give a longer text, or several"));
   EXPECT_FALSE(std::filesystem::exists(File("alone.json")));
   const CommandResult both = Calibrate(one + " " + one + " --out " + File("both.json"));
   EXPECT_EQ(both.exit_status, 0) << both.output;

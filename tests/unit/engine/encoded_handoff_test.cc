@@ -148,6 +148,7 @@ TEST(EncodedHandoffTest, WhereLossIsAllowedFewerBytesTravel) {
   HandoffPair pair({.block_tokens = 64, .wire_codec = CodecId::kMaskRice}, {.block_tokens = 64},
                    Wire::kLoopback);
   MakeTables(pair, CodecId::kMaskRice);
+  HandOverEncoded(pair, RequestOfQuality(4, 200, KvQuality::kNear));  // brings the tables
   double before = 1.4;
   for (const auto& [quality, codec] :
        {std::pair{KvQuality::kNearStrict, "step0.027"}, std::pair{KvQuality::kNear, "step0.09"},

@@ -95,8 +95,9 @@ class EncodedLandingTest : public testing::Test {
     const std::vector<std::byte> frame = Frame(layer, begin, count);
     return Land(Header(id, layer, block, PayloadKind::kEncoded, frame.size()), frame);
   }
-  StatusCode LandTables(ReservationId id) {
-    const std::vector<std::byte> bytes = tables_->Serialize();
+  StatusCode LandTables(ReservationId id,
+                        CodecTables::Use use = CodecTables::Use::kLossless) {
+    const std::vector<std::byte> bytes = tables_->Serialize(use);
     return Land(Header(id, 2, 0, PayloadKind::kTables, bytes.size()), bytes);
   }
   void LandAll(ReservationId id) {
@@ -242,7 +243,7 @@ TEST_F(EncodedLandingTest, PayloadsThatNoHonestSenderSendsAreRefused) {
   EXPECT_EQ(code(Header(kDirect, 0, 0, PayloadKind::kExtent, extent - 1)),
             StatusCode::kPermissionDenied);
   EXPECT_EQ(code(Header(kDirect, 2, 0, PayloadKind::kEncoded, 100)), StatusCode::kPermissionDenied);
-  const size_t tables = tables_->Serialize().size();
+  const size_t tables = tables_->Serialize(CodecTables::Use::kLossless).size();
   EXPECT_EQ(code(Header(kDirect, 2, 0, PayloadKind::kTables, tables - 1)),
             StatusCode::kPermissionDenied);
   EXPECT_EQ(code(Header(kDirect, 1, 0, PayloadKind::kTables, tables)),
@@ -260,16 +261,16 @@ TEST_F(EncodedLandingTest, RoundedKvIsDecodedOnlyWhereItsClassAllowsIt) {
   EXPECT_TRUE(reads.Has(CodecId::kRounded));
   EXPECT_FALSE(reads_.Has(CodecId::kRounded));
   codec_ = NewRoundedCodec(tables_, RoundingOf(KvQuality::kNear).step);
-  ASSERT_EQ(LandTables(ReservationId(5)), StatusCode::kOk);
+  ASSERT_EQ(LandTables(ReservationId(5), CodecTables::Use::kRounding), StatusCode::kOk);
   LandAll(ReservationId(5));
   EXPECT_TRUE(Commit(ReservationId(5), 5).missing.empty());
-  ASSERT_EQ(LandTables(kDirect), StatusCode::kOk);
+  ASSERT_EQ(LandTables(kDirect, CodecTables::Use::kRounding), StatusCode::kOk);
   LandAll(kDirect);
   EXPECT_EQ(Commit(kDirect, 5).missing.size(), 4u);
 }
 
 TEST_F(EncodedLandingTest, TablesThatAreNoneAreMissing) {
-  std::vector<std::byte> bytes = tables_->Serialize();
+  std::vector<std::byte> bytes = tables_->Serialize(CodecTables::Use::kLossless);
   bytes[0] ^= std::byte{1};
   EXPECT_EQ(Land(Header(kDirect, 2, 0, PayloadKind::kTables, bytes.size()), bytes),
             StatusCode::kOk);

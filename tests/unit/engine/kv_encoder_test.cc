@@ -73,23 +73,6 @@ TEST_F(KvEncoderTest, KvIsChangedOnlyForAClassThatAllowsItAndAPeerThatReadsIt) {
   EXPECT_EQ(name_of(KvQuality::kTiny), "step0.6");
 }
 
-// The tables tell a decode worker which layers are rounded in finer steps.
-TEST_F(KvEncoderTest, TablesHaveTheWeightsOfTheModel) {
-  encoder_ = std::make_unique<KvEncoder>(
-      KvEncoder::Options{.layout = kEncoderLayout,
-                         .codec = CodecId::kMaskRice,
-                         .sensitivity = {.k = {16, 1}, .v = {1, 1}}},
-      clock_);
-  MakeTables();
-  const StreamEncoding encoding =
-      encoder_->Choose(TargetThatReads({CodecId::kRaw, CodecId::kRounded}),
-                       {.link = kSlowLink, .bytes = 1 << 20, .quality = KvQuality::kNear});
-  const auto tables = CodecTables::Parse(encoding.tables, kEncoderShape, 2);
-  ASSERT_TRUE(tables.ok()) << tables.status();
-  EXPECT_NEAR(tables->Of(1, 0).weight / tables->Of(0, 0).weight, 4, 1e-3);
-  EXPECT_EQ(tables->Of(1, 1).weight, tables->Of(1, 0).weight);
-}
-
 TEST_F(KvEncoderTest, ANamedCodecStandsForEncodingWhereLossIsAllowed) {
   const HandoffTarget reads_rounded =
       TargetThatReads({CodecId::kRaw, CodecId::kMaskRice, CodecId::kRounded});

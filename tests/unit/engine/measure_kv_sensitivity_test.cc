@@ -103,7 +103,7 @@ TEST(MeasureKvSensitivityTest, RefusesTokensThatAreTooFewOrNotOfTheModel) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     return std::string(status.message());
   };
-  EXPECT_THAT(refusal(), HasSubstr("511 tokens, and 512 are needed"));
+  EXPECT_THAT(refusal(), HasSubstr("639 tokens, and 640 are needed"));
   tokens.push_back(2048);
   EXPECT_THAT(refusal(), HasSubstr("token 2048 is not in the model's vocabulary of 2048"));
 }

@@ -11,9 +11,9 @@ namespace {
 
 using kv_encoder::kEncoderLayout;
 using kv_encoder::kEncoderShape;
-using kv_encoder::kReadsAll;
 using kv_encoder::kSlowLink;
 using kv_encoder::KvEncoderTest;
+using kv_encoder::TargetThatReads;
 
 class RoundedLayersTest : public KvEncoderTest {
  protected:
@@ -25,7 +25,8 @@ class RoundedLayersTest : public KvEncoderTest {
         clock_);
     MakeTables();
     const StreamEncoding encoding =
-        encoder_->Choose(kReadsAll, {.link = kSlowLink, .bytes = 1 << 20});
+        encoder_->Choose(TargetThatReads({CodecId::kRaw, CodecId::kRounded}),
+                         {.link = kSlowLink, .bytes = 1 << 20, .quality = KvQuality::kNear});
     auto tables = CodecTables::Parse(encoding.tables, kEncoderShape, kEncoderLayout.num_layers);
     EXPECT_TRUE(tables.ok()) << tables.status();
     return *std::move(tables);

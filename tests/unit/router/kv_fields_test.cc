@@ -56,10 +56,10 @@ TEST(KvFieldsTest, ExactKeepsAllAndTinyEvicts) {
   EXPECT_EQ(Eviction("exact", "", defaults), "none");
   EXPECT_EQ(Eviction("", ""), "none");
   EXPECT_EQ(Eviction("compact", ""), "none");
-  EXPECT_EQ(Eviction("tiny", ""), "snapkv:1.37,output=keep");
+  EXPECT_EQ(Eviction("tiny", ""), "snapkv:1.15,output=keep");
   defaults.eviction.reset();
   defaults.quality = KvQuality::kTiny;
-  EXPECT_EQ(Eviction("", "", defaults), "snapkv:1.37,output=keep");
+  EXPECT_EQ(Eviction("", "", defaults), "snapkv:1.15,output=keep");
 }
 
 }  // namespace

@@ -15,10 +15,15 @@ namespace {
 constexpr ExtentShape kTablesShape = {DType::kBF16, 3, 40, 16};
 constexpr int32_t kTablesLayers = 4;
 constexpr size_t kTablesHeader = 12;
-// Tops, ranks, centres, spreads, the spread of the side and its weight.
-constexpr size_t kSideBytes = 3 * 40 + CodecTables::kNumDistances + 2 * 2 * 3 * 40 + 2 * 4;
+// Tops and ranks; then centres, spreads, the spread of the side and its weight.
+constexpr size_t kLosslessBytes = 3 * 40 + CodecTables::kNumDistances;
+constexpr size_t kSideBytes = kLosslessBytes + 2 * 2 * 3 * 40 + 2 * 4;
+constexpr auto kRounding = CodecTables::Use::kRounding;
+constexpr auto kLossless = CodecTables::Use::kLossless;
 
-std::vector<std::byte> SomeTables() { return TablesFor(kTablesShape, kTablesLayers).Serialize(); }
+std::vector<std::byte> SomeTables() {
+  return TablesFor(kTablesShape, kTablesLayers).Serialize(kRounding);
+}
 
 absl::StatusCode ParseCode(const std::vector<std::byte>& bytes) {
   return CodecTables::Parse(bytes, kTablesShape, kTablesLayers).status().code();
@@ -26,12 +31,14 @@ absl::StatusCode ParseCode(const std::vector<std::byte>& bytes) {
 
 TEST(CodecTablesTest, TheyComeBackFromBytes) {
   const CodecTables tables = TablesFor(kTablesShape, kTablesLayers);
-  const std::vector<std::byte> bytes = tables.Serialize();
-  EXPECT_EQ(bytes.size(), CodecTables::SerializedBytes(kTablesShape, kTablesLayers));
+  const std::vector<std::byte> bytes = tables.Serialize(kRounding);
+  EXPECT_EQ(bytes.size(), CodecTables::SerializedBytes(kTablesShape, kTablesLayers, kRounding));
   EXPECT_EQ(bytes.size(), kTablesHeader + 2 * kTablesLayers * kSideBytes);
   const auto back = CodecTables::Parse(bytes, kTablesShape, kTablesLayers);
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->id(), tables.id());
+  EXPECT_EQ(back->rounding_id(), tables.rounding_id());
+  EXPECT_TRUE(back->for_rounding());
   for (int32_t layer = 0; layer < kTablesLayers; ++layer) {
     for (int32_t side = 0; side < 2; ++side) {
       EXPECT_EQ(back->Of(layer, side).tops, tables.Of(layer, side).tops);
@@ -45,15 +52,33 @@ TEST(CodecTablesTest, TheyComeBackFromBytes) {
   }
 }
 
+// A peer that decodes no rounded KV gets what a build before the codec that rounds reads: the same bytes
+// with the same id.
+TEST(CodecTablesTest, TablesForLosslessCodecsAreShorterAndHaveTheSameId) {
+  const CodecTables tables = TablesFor(kTablesShape, kTablesLayers);
+  const std::vector<std::byte> bytes = tables.Serialize(kLossless);
+  EXPECT_EQ(bytes.size(), kTablesHeader + 2 * kTablesLayers * kLosslessBytes);
+  EXPECT_EQ(bytes.size(), CodecTables::SerializedBytes(kTablesShape, kTablesLayers, kLossless));
+  const auto back = CodecTables::Parse(bytes, kTablesShape, kTablesLayers);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->id(), tables.id());
+  EXPECT_FALSE(back->for_rounding());
+  std::vector<std::byte> other = bytes;
+  std::memcpy(other.data(), SomeTables().data(), 4);
+  EXPECT_EQ(ParseCode(other), absl::StatusCode::kInvalidArgument) << "the magic of the longer ones";
+}
+
 TEST(CodecTablesTest, OtherTablesHaveOtherIds) {
-  const uint64_t id = CodecTables::Parse(SomeTables(), kTablesShape, kTablesLayers)->id();
+  const auto before = CodecTables::Parse(SomeTables(), kTablesShape, kTablesLayers);
   const size_t centres = kTablesHeader + 3 * 40 + CodecTables::kNumDistances;
   // The top of a channel, its centre, its spread, the spread of its side, and the weight.
   for (const size_t at : {kTablesHeader + 5, centres + 10, centres + 2 * 3 * 40 + 10,
                           centres + 4 * 3 * 40, centres + 4 * 3 * 40 + 4}) {
     std::vector<std::byte> bytes = SomeTables();
     bytes[at] ^= std::byte{1};
-    EXPECT_NE(CodecTables::Parse(bytes, kTablesShape, kTablesLayers)->id(), id) << at;
+    const auto after = CodecTables::Parse(bytes, kTablesShape, kTablesLayers);
+    EXPECT_NE(after->rounding_id(), before->rounding_id()) << at;
+    EXPECT_EQ(after->id() == before->id(), at >= centres) << at;
   }
 }
 

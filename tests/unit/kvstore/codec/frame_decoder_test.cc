@@ -64,6 +64,28 @@ TEST(FrameDecoderTest, RoundedFramesOfKnownStepsAreDecodedWhereThatIsAllowed) {
   EXPECT_EQ(code(0.2f), absl::StatusCode::kFailedPrecondition) << "a step that is not known";
 }
 
+// A sender brought tables for lossless codecs first, and later, for another class, the whole ones.
+TEST(FrameDecoderTest, TablesForRoundingAreAddedToThoseForLosslessCodecs) {
+  const CodecTables whole = TablesFor(kDecoderShape, 1);
+  const auto lossless = std::make_shared<const CodecTables>(
+      *CodecTables::Parse(whole.Serialize(CodecTables::Use::kLossless), kDecoderShape, 1));
+  FrameDecoder decoder({0.1f});
+  decoder.ReadRounded();
+  decoder.AddTables(lossless);
+  EXPECT_EQ(decoder.table_ids(), std::vector{whole.id()});
+  decoder.AddTables(std::make_shared<const CodecTables>(whole));
+  decoder.AddTables(lossless);
+  EXPECT_EQ(decoder.table_ids(), (std::vector{whole.id(), whole.id(), whole.rounding_id()}));
+  const std::vector<std::byte> raw = LikeKv(kDecoderShape, 4);
+  std::vector<std::byte> back(raw.size());
+  std::vector<std::byte> frame(MostFrameBytes(kDecoderShape));
+  const auto codec = NewRoundedCodec(std::make_shared<const CodecTables>(whole), 0.1f);
+  frame.resize(EncodeFrame(codec.get(), kDecoderShape, {}, raw, frame).value_or(0));
+  EXPECT_EQ(decoder.Decode(kDecoderShape, 0, frame, back), absl::OkStatus());
+  EXPECT_EQ(decoder.Decode(kDecoderShape, 0, FrameOf(CodecId::kF3, lossless, raw), back),
+            absl::OkStatus());
+}
+
 TEST(FrameDecoderTest, AFrameOfUnknownTablesIsRefused) {
   FrameDecoder decoder;
   decoder.AddTables(NumberedTables(40));
@@ -85,7 +107,7 @@ TEST(FrameDecoderTest, TheLatestTablesAreKeptAndACopyKeepsItsOwn) {
   decoder.AddTables(all[7]);  // known, so nothing is dropped
   EXPECT_EQ(decoder.table_ids(), copy.table_ids());
   decoder.AddTables(all[8]);
-  EXPECT_EQ(decoder.table_ids().size(), FrameDecoder::kMostTables);
+  EXPECT_EQ(decoder.table_ids().size(), 2 * FrameDecoder::kMostTables) << "each has two ids";
   const std::vector<std::byte> raw = LikeKv(kDecoderShape, 4);
   const auto frame = FrameOf(CodecId::kF3, all[0], raw);
   ASSERT_EQ(CodecOfFrame(frame)->codec, CodecId::kF3);
