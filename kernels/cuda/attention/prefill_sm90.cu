@@ -118,6 +118,8 @@ class Copier {
   static constexpr int kRowChunks = D / 8;
   static constexpr int kPassKeys = kWarpLanes / kRowChunks;  // keys that a warp copies at a time
   static constexpr int kPasses = kSlabKeys / kPassKeys;      // of a warp over the keys of a slab
+  static constexpr int kCleansedAtOnce = 4;                  // chunks that a lane looks at
+  static_assert(kPasses % kCleansedAtOnce == 0);
   static_assert(kPassKeys * kRowChunks == kWarpLanes && 8 % kPassKeys == 0,
                 "whole keys, within a group of rows that is swizzled");
 
@@ -170,18 +172,31 @@ class Copier {
   }
 
   // Replaces what is not finite in a tile of V by 0 and notes its keys; each lane looks at the
-  // chunks that it has copied.
+  // chunks that it has copied. The tile is full only after that, and the softmax of the rows waits
+  // for it: hence several loads at once.
   __device__ __forceinline__ void CleanseTile(unsigned char* tile, int slot) {
 #pragma unroll 1
     for (int slab = 0; slab < kSlabs; ++slab) {
 #pragma unroll 1
-      for (int pass = 0; pass < kPasses; ++pass) {
-        if (!Cleanse<Type>(tile + ChunkByte(slab, pass))) continue;
-        SpoiledKeys<kKeys>& spoiled = control_.spoiled[slot];
-        const int key = slab * kSlabKeys + pass * kPassKeys + lane_ / kRowChunks;
-        spoiled.last_tile = spoiled.tile_of[first_key_ + key] = used_;
+      for (int first = 0; first < kPasses; first += kCleansedAtOnce) {
+        uint4 chunks[kCleansedAtOnce];
+#pragma unroll
+        for (int j = 0; j < kCleansedAtOnce; ++j) {
+          chunks[j] = *reinterpret_cast<const uint4*>(tile + ChunkByte(slab, first + j));
+        }
+#pragma unroll
+        for (int j = 0; j < kCleansedAtOnce; ++j) {
+          if (AnyNotFinite<Type>(chunks[j])) Spoil(tile, slot, slab, first + j);
+        }
       }
     }
+  }
+
+  __device__ __forceinline__ void Spoil(unsigned char* tile, int slot, int slab, int pass) {
+    *reinterpret_cast<uint4*>(tile + ChunkByte(slab, pass)) = make_uint4(0, 0, 0, 0);
+    SpoiledKeys<kKeys>& spoiled = control_.spoiled[slot];
+    const int key = slab * kSlabKeys + pass * kPassKeys + lane_ / kRowChunks;
+    spoiled.last_tile = spoiled.tile_of[first_key_ + key] = used_;
   }
 
   const PrefillParams& p_;
