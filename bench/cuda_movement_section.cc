@@ -89,12 +89,13 @@ absl::Status AddHashedMove(CudaBench& bench, const MoveBlocksArgs& move, const s
     batches.back().num_extents = static_cast<int32_t>(place) + 1;
   }
   const cudaStream_t stream = bench.target().stream;
-  const CudaVariant variant = {"ours", [&](int32_t) {
-                                 for (const cuda::ExtentBatch& batch : batches) {
-                                   RETURN_IF_CUDA_ERROR(cuda::MoveAndHash(stream, batch), "copy");
-                                 }
-                                 return absl::OkStatus();
-                               }};
+  const CudaVariant variant = {
+      "ours", [&](int32_t) {
+        for (const cuda::ExtentBatch& batch : batches) {
+          RETURN_IF_CUDA_ERROR(cuda::MoveAndHash(stream, batch, cuda::ExtentPath::kDevice), "copy");
+        }
+        return absl::OkStatus();
+      }};
   return AddMove(bench, variant, "copy_all", shape, Cost(move), std::nullopt);
 }
 

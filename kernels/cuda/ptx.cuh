@@ -27,17 +27,20 @@ __device__ __forceinline__ uint32_t SharedAddress(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-// Starts a copy of 16 aligned bytes into shared memory, past the L1 cache. Lane. cp.async.cg
+// Starts a copy of 16 aligned bytes into shared memory, past the L1 cache, and asks that
+// what misses the L2 cache come into it by whole lines of 128 bytes: the users of these copies read
+// lines whole, each from memory once. Lane. cp.async.cg with a prefetch size
 __device__ __forceinline__ void CpAsync16(void* smem, const void* global) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(SharedAddress(smem)), "l"(global)
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(SharedAddress(smem)),
+               "l"(global)
                : "memory");
 }
 
 // Starts a copy of 16 aligned bytes into shared memory, or writes 16 zero bytes when `valid` is
-// false: `global` is then not read, but must be a legal address all the same. Lane. cp.async.cg
-// with a source size
+// false: `global` is then not copied, but must be a legal address all the same. Otherwise as
+// CpAsync16. Lane. cp.async.cg with a prefetch size and a source size
 __device__ __forceinline__ void CpAsync16Zfill(void* smem, const void* global, bool valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(smem)),
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(SharedAddress(smem)),
                "l"(global), "r"(valid ? 16 : 0)
                : "memory");
 }

@@ -116,6 +116,7 @@ cudaError_t QueueKernel(const cudaLaunchConfig_t& config, const void* kernel, co
     }
   }
   ++machine.counters.launches;
+  machine.counters.thread_blocks += int64_t{config.gridDim.x} * config.gridDim.y * config.gridDim.z;
   return Report(machine.Queue(config.stream, [grid, &machine] {
     ++machine.counters.kernels_run;
     RunGrid(*grid, machine.random);

@@ -226,12 +226,13 @@ TEST(Device, Counts) {
   {
     TestStream stream;
     DeviceArray<int> cell(1);
-    EXPECT_EQ(Launch(Set, {dim3(1), dim3(1)}, stream, cell.get(), 1), cudaSuccess);
+    EXPECT_EQ(Launch(Set, {dim3(2, 3), dim3(1)}, stream, cell.get(), 1), cudaSuccess);
     EXPECT_EQ(cell.Read()[0], 1);
   }
   const Counters counts = Counts();
   EXPECT_EQ(counts.allocations, 1);
   EXPECT_EQ(counts.launches, 1);
+  EXPECT_EQ(counts.thread_blocks, 6);
   EXPECT_EQ(counts.kernels_run, 1);
   EXPECT_EQ(counts.device_synchronizations, 2);  // one by Read, one by cudaFree
   EXPECT_EQ(counts.copies_to_host, 1);

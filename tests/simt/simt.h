@@ -33,8 +33,9 @@ struct Counters {
   int64_t pageable_copies = 0;          // with host memory that is not pinned
   int64_t device_synchronizations = 0;  // asked for, or implied by cudaFree and the like
   int64_t stream_synchronizations = 0;
-  int64_t launches = 0;     // of kernels, queued or recorded
-  int64_t graphs_made = 0;  // each of which takes a real driver's memory
+  int64_t launches = 0;       // of kernels, queued or recorded
+  int64_t thread_blocks = 0;  // of all launches
+  int64_t graphs_made = 0;    // each of which takes a real driver's memory
   int64_t graph_launches = 0;
   int64_t heuristics = 0;   // that cuBLASLt was asked for
   int64_t kernels_run = 0;  // replayed ones included

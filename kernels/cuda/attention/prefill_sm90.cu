@@ -9,8 +9,9 @@
 // turn. Of its three warpgroups the first brings K and V from the pool, the other two compute: each
 // has 64 packed rows and multiplies Q by the next K while it is still in the softmax of the tile
 // before, and the two alternate, so that one's softmax runs beside the other's products.
-// K and V each have a ring of two tiles. A ring's slot is full when the 64 threads that copy into
-// it have arrived at its barrier, and empty when the eight computing warps have.
+// K and V each have a ring of three tiles: one in use, one full or nearly so, one whose copy has
+// just begun. A ring's slot is full when the 64 threads that copy into it have arrived at its
+// barrier, and empty when the eight computing warps have.
 
 namespace tandem::cuda {
 namespace {
@@ -21,7 +22,10 @@ constexpr int kThreads = kGroupThreads * (1 + kComputeGroups);
 constexpr int kGroupRows = 64;
 constexpr int kRows = kGroupRows * kComputeGroups;
 constexpr int kKeys = 128;
-constexpr int kSlots = 2;
+// Copying warps declare a tile full only after they have begun the next one, which needs a free
+// slot. With two slots that would be the slot that a computing group frees only after the tile is
+// full, because its softmax waits for V.
+constexpr int kSlots = 3;
 constexpr int kCopyWarps = 2;  // warps that copy K, and as many that copy V
 constexpr int kSlabKeys = 16;  // keys of a slab, which lie in one block of the pool
 constexpr int kPanelDim = 64;  // columns that a swizzle of 128 bytes spans
@@ -32,8 +36,8 @@ constexpr int kGroupOfRowsBytes = 8 * kPanelRowBytes;
 static_assert(kRows == kKeys, "tiles of Q, K and V have one layout");
 
 // Registers per thread: the copying warpgroup gives some up, which the computing warpgroups get.
-constexpr int kCopyRegisters = 56;
-constexpr int kComputeRegisters = 224;
+constexpr int kCopyRegisters = 72;
+constexpr int kComputeRegisters = 216;
 
 // Ids of the named barriers, to which the number of the computing warpgroup is added.
 constexpr int kTurnBarrier = 1;   // + compute group: its turn to multiply
@@ -106,9 +110,11 @@ class Copier {
       int32_t blocks = SlabBlocks(view, 0);
       for (int i = 0, count = NumKeyTiles(view); i < count; ++i) {
         const int32_t next_blocks = SlabBlocks(view, i + 1);
-        CopyTile(view, i, blocks);
+        StartTile(view, i, blocks);
+        if (i > 0) FinishTile<1>(view, i - 1, used_ - 2);
         blocks = next_blocks;
       }
+      FinishTile<0>(view, NumKeyTiles(view) - 1, used_ - 1);
     }
   }
 
@@ -118,6 +124,8 @@ class Copier {
   static constexpr int kRowChunks = D / 8;
   static constexpr int kPassKeys = kWarpLanes / kRowChunks;  // keys that a warp copies at a time
   static constexpr int kPasses = kSlabKeys / kPassKeys;      // of a warp over the keys of a slab
+  static constexpr int kCleansedAtOnce = 4;                  // chunks that a lane looks at
+  static_assert(kPasses % kCleansedAtOnce == 0);
   static_assert(kPassKeys * kRowChunks == kWarpLanes && 8 % kPassKeys == 0,
                 "whole keys, within a group of rows that is swizzled");
 
@@ -135,11 +143,14 @@ class Copier {
     return view.BlockOf(p_, key + lane_ % kSlabs * kSlabKeys);
   }
 
-  __device__ __forceinline__ void CopyTile(const TileView& view, int i, int32_t blocks) {
-    const int slot = used_ % kSlots;
-    Ring& ring = control_.rings[ring_];
-    ptx::MbarrierWait(&ring.empty[slot], FullParity(used_) ^ 1);  // until the slot is free
-    unsigned char* tile = slots_ + slot * HopperShared<D>::kTileBytes;
+  __device__ __forceinline__ unsigned char* SlotOf(int n) const {
+    return slots_ + n % kSlots * HopperShared<D>::kTileBytes;
+  }
+
+  // Starts to copy key tile i as the next tile of the ring, once its slot is free.
+  __device__ __forceinline__ void StartTile(const TileView& view, int i, int32_t blocks) {
+    ptx::MbarrierWait(&control_.rings[ring_].empty[used_ % kSlots], FullParity(used_) ^ 1);
+    unsigned char* tile = SlotOf(used_);
     const int key = view.tile.key_begin + i * kKeys + first_key_;
     const int kv_head = view.tile.kv_head;
 #pragma unroll
@@ -153,13 +164,19 @@ class Copier {
       }
     }
     ptx::CpAsyncCommit();
-    ptx::CpAsyncWait<0>();
-    if (ring_ == 1 && !AllSee(view, i)) CleanseTile(tile, slot);
+    ++used_;
+  }
+
+  // Waits for the copy of key tile i, which is tile n of the ring, while those of the kLater tiles
+  // behind it go on, and declares the tile full.
+  template <int kLater>
+  __device__ __forceinline__ void FinishTile(const TileView& view, int i, int n) {
+    ptx::CpAsyncWait<kLater>();
+    if (ring_ == 1 && !AllSee(view, i)) CleanseTile(n);
     // wgmma reads shared memory through the asynchronous proxy, these threads have written without
     // it.
     ptx::FenceProxyAsync();
-    ptx::MbarrierArrive(&ring.full[slot]);
-    ++used_;
+    ptx::MbarrierArrive(&control_.rings[ring_].full[n % kSlots]);
   }
 
   // The byte offset in a tile of the chunk that this lane copies in a pass over a slab. The swizzle
@@ -169,19 +186,33 @@ class Copier {
     return (first_byte_ ^ swizzle) + (slab * kSlabKeys + pass * kPassKeys) * kPanelRowBytes;
   }
 
-  // Replaces what is not finite in a tile of V by 0 and notes its keys; each lane looks at the
-  // chunks that it has copied.
-  __device__ __forceinline__ void CleanseTile(unsigned char* tile, int slot) {
+  // Replaces what is not finite in tile n of V by 0 and notes its keys; each lane looks at the
+  // chunks that it has copied. The tile is full only after that, and the softmax of the rows waits
+  // for it: hence several loads at once.
+  __device__ __forceinline__ void CleanseTile(int n) {
+    const unsigned char* tile = SlotOf(n);
 #pragma unroll 1
     for (int slab = 0; slab < kSlabs; ++slab) {
 #pragma unroll 1
-      for (int pass = 0; pass < kPasses; ++pass) {
-        if (!Cleanse<Type>(tile + ChunkByte(slab, pass))) continue;
-        SpoiledKeys<kKeys>& spoiled = control_.spoiled[slot];
-        const int key = slab * kSlabKeys + pass * kPassKeys + lane_ / kRowChunks;
-        spoiled.last_tile = spoiled.tile_of[first_key_ + key] = used_;
+      for (int first = 0; first < kPasses; first += kCleansedAtOnce) {
+        uint4 chunks[kCleansedAtOnce];
+#pragma unroll
+        for (int j = 0; j < kCleansedAtOnce; ++j) {
+          chunks[j] = *reinterpret_cast<const uint4*>(tile + ChunkByte(slab, first + j));
+        }
+#pragma unroll
+        for (int j = 0; j < kCleansedAtOnce; ++j) {
+          if (AnyNotFinite<Type>(chunks[j])) Spoil(n, slab, first + j);
+        }
       }
     }
+  }
+
+  __device__ __forceinline__ void Spoil(int n, int slab, int pass) {
+    *reinterpret_cast<uint4*>(SlotOf(n) + ChunkByte(slab, pass)) = make_uint4(0, 0, 0, 0);
+    SpoiledKeys<kKeys>& spoiled = control_.spoiled[n % kSlots];
+    const int key = slab * kSlabKeys + pass * kPassKeys + lane_ / kRowChunks;
+    spoiled.last_tile = spoiled.tile_of[first_key_ + key] = n;
   }
 
   const PrefillParams& p_;
@@ -191,7 +222,7 @@ class Copier {
   const int lane_;
   const int first_byte_;  // offset in a tile of the first chunk that this lane copies
   unsigned char* const slots_;
-  int used_ = 0;  // tiles copied so far, of all work items
+  int used_ = 0;  // tiles whose copies were started, of all work items
 };
 
 // ---- a computing warpgroup
@@ -454,6 +485,7 @@ class Computer {
 template <class Type, int D>
 __global__ void __launch_bounds__(kThreads, 1) HopperPrefillKernel(PrefillParams p, int num_tiles) {
   __shared__ Control control;
+  static_assert(kSlots * kKeys <= kThreads, "a thread for each key of the slots");
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < kSlots) {
     for (Ring& ring : control.rings) {

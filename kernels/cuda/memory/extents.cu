@@ -22,9 +22,14 @@ constexpr uint64_t kPieceBytes = 32 * kLoadsInFlight * kVectorBytes;  // what a 
 constexpr int kPieceBlocks = static_cast<int>(kPieceBytes / xxh3::kBlockBytes);
 constexpr int kMaxMovingWarps = 16;
 constexpr int kMaxThreads = 32 * (kMaxMovingWarps + 1);
-// The warps of all thread blocks together. A transfer must leave the device to the forward passes
-// beside it. These warps have 2 MiB in flight.
+// The moving warps of all thread blocks together. A transfer must leave the device to the forward
+// passes beside it: a whole thread block takes most of an SM's registers, so that it shares the SM
+// with no block of attention. These warps have 2 MiB in flight.
 constexpr int kMovingWarps = 512;
+// The same where a side is memory of the host. A PCIe bus of 64 GB/s with a round trip of 2 us is
+// full with 128 KiB in flight; these warps have 256 KiB, half of which may wait for the chain. More
+// of them would only hold more SMs for as long as the bus takes.
+constexpr int kHostMovingWarps = 64;
 static_assert(kMaxThreads <= 1024 && sizeof(ExtentBatch) <= 4096, "what a launch may have");
 
 // The sums of the XXH3 blocks of two rounds, the current one and the one before.
@@ -205,12 +210,13 @@ __global__ void __launch_bounds__(kMaxThreads) MoveAndHashExtents(ExtentBatch ba
 
 }  // namespace
 
-cudaError_t MoveAndHash(cudaStream_t stream, const ExtentBatch& batch) {
+cudaError_t MoveAndHash(cudaStream_t stream, const ExtentBatch& batch, ExtentPath path) {
   uint64_t longest = 1;
   for (int i = 0; i < batch.num_extents; ++i) longest = std::max(longest, batch.extents[i].bytes);
   const auto movers = static_cast<int>(
       std::min<uint64_t>((longest + kPieceBytes - 1) / kPieceBytes, kMaxMovingWarps));
-  const int blocks = std::min(batch.num_extents, kMovingWarps / movers);
+  const int warps = path == ExtentPath::kHost ? kHostMovingWarps : kMovingWarps;
+  const int blocks = std::min(batch.num_extents, warps / movers);
   const LaunchShape shape = {.grid = dim3(static_cast<unsigned>(blocks)),
                              .block = dim3(static_cast<unsigned>(32 * (movers + 1)))};
   return Launch(MoveAndHashExtents, shape, stream, batch);

@@ -24,10 +24,14 @@ struct ExtentBatch {
   uint64_t* hashes;  // [num_extents], where device and host both reach
 };
 
+// Where the bytes of a launch's extents go through: the memory of devices alone, or the bus to the
+// host, which a few warps fill.
+enum class ExtentPath : uint8_t { kDevice, kHost };
+
 // Copies and hashes (extents.cu): hashes[i] = XXH3-64 of what was written to extents[i].to, or lies
 // at its `from`. Each byte is read once and written once. Places may begin anywhere; those that
-// begin on a multiple of 16 bytes are the fast ones. Legal in a stream capture. num_extents is at
-// least 1.
-cudaError_t MoveAndHash(cudaStream_t stream, const ExtentBatch& batch);
+// begin on a multiple of 16 bytes are the fast ones. `path` decides how much of the device the launch
+// takes, and never what it does. Legal in a stream capture. num_extents is at least 1.
+cudaError_t MoveAndHash(cudaStream_t stream, const ExtentBatch& batch, ExtentPath path);
 
 }  // namespace tandem::cuda

@@ -21,6 +21,18 @@ absl::Status CheckReachable(std::span<const uint64_t> hashes) {
                          static_cast<const void*>(hashes.data()));
 }
 
+// The path of an extent, by which a launch's size is chosen: the extents of one call go from one
+// memory to one other, so that the first of a launch speaks for all.
+absl::StatusOr<ExtentPath> PathOf(const DeviceExtent& extent) {
+  for (const std::byte* place : {extent.from, static_cast<const std::byte*>(extent.to)}) {
+    if (place == nullptr) continue;
+    cudaPointerAttributes attributes = {};
+    RETURN_IF_CUDA_ERROR(cudaPointerGetAttributes(&attributes, place), "look up an extent");
+    if (attributes.type == cudaMemoryTypeHost) return ExtentPath::kHost;
+  }
+  return ExtentPath::kDevice;
+}
+
 }  // namespace
 
 template <class ExtentAt>
@@ -35,7 +47,9 @@ absl::Status CudaStream::QueueExtents(size_t count, const ExtentAt& extent_at,
         std::min(count - first, static_cast<size_t>(ExtentBatch::kMaxExtents)));
     batch.hashes = hashes.data() + first;
     for (int32_t i = 0; i < batch.num_extents; ++i) batch.extents[i] = extent_at(first + i);
-    RETURN_IF_ERROR(Note(ToStatus(MoveAndHash(handle_, batch), "queue extents")));
+    const absl::StatusOr<ExtentPath> path = PathOf(batch.extents[0]);
+    RETURN_IF_ERROR(Note(path.status()));
+    RETURN_IF_ERROR(Note(ToStatus(MoveAndHash(handle_, batch, *path), "queue extents")));
   }
   return absl::OkStatus();
 }

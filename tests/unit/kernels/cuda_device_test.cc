@@ -153,6 +153,39 @@ TEST_F(CudaDeviceTest, ExtentsTakeFewLaunchesAndNoMemory) {
   }
 }
 
+// What a transfer to or from the host holds of the device, it holds for as long as the bus takes.
+TEST_F(CudaDeviceTest, ExtentsOfTheHostTakeFewThreadBlocks) {
+  constexpr size_t kExtents = 40;
+  constexpr size_t kExtentBytes = 64 << 10;
+  auto stream = NewStream();
+  const std::vector<std::byte> content = Pattern(kExtents * kExtentBytes, 5);
+  const DeviceBuffer source = OnDevice(*stream, content);
+  const DeviceBuffer target = *device_->Allocate(content.size());
+  const DeviceBuffer relay = *device_->AllocateHost(content.size());
+  const DeviceBuffer hashes = *device_->AllocateHost(kExtents * sizeof(uint64_t));
+  const std::span words(reinterpret_cast<uint64_t*>(hashes.data()), kExtents);
+  const auto blocks_of = [&](const DeviceBuffer& to, const DeviceBuffer& from) {
+    std::vector<ExtentCopy> copies;
+    for (size_t i = 0; i < kExtents; ++i) {
+      copies.push_back({to.bytes().subspan(i * kExtentBytes, kExtentBytes),
+                        from.bytes().subspan(i * kExtentBytes, kExtentBytes)});
+    }
+    simt::ResetCounts();
+    EXPECT_TRUE(stream->CopyAll(copies, words).ok());
+    EXPECT_TRUE(stream->Synchronize().ok());
+    return simt::Counts().thread_blocks;
+  };
+  EXPECT_EQ(blocks_of(relay, source), 4);
+  EXPECT_EQ(blocks_of(target, relay), 4);
+  EXPECT_EQ(Read(*stream, target), content);
+  EXPECT_EQ(blocks_of(target, source), 32);
+  const std::span<const std::byte> on_host = relay.bytes();
+  const std::vector<std::span<const std::byte>> extents(kExtents, on_host.first(kExtentBytes));
+  simt::ResetCounts();
+  ASSERT_TRUE(stream->HashAll(extents, words).ok());
+  EXPECT_EQ(simt::Counts().thread_blocks, 4);
+}
+
 // A kernel that wrote there would cost the context.
 TEST_F(CudaDeviceTest, HashesGoWhereDeviceAndHostBothReach) {
   auto stream = NewStream();

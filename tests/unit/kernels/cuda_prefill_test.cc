@@ -87,32 +87,54 @@ TEST_P(CudaPrefillTest, TypesOfQueriesAndPools) {
 }
 
 // A later token's NaN, in tiles that rows before it share, is seen where it is visible alone.
-TEST_P(CudaPrefillTest, NanReachesTheRowsThatSeeIt) {
-  const auto row = [](const std::vector<float>& out, size_t token, size_t row_floats) {
-    return std::span(out).subspan(token * row_floats, row_floats);
-  };
+class NanTest : public CudaPrefillTest {
+ protected:
+  static constexpr int32_t kTokens = 280;  // of the chunk, after 20 others
+  static constexpr int32_t kWindow = 150;
+
+  void ExpectNanWhereSeen(int compute_capability, DType dtype, int32_t head_dim, int32_t spoiled) {
+    AttentionOpsTest::TearDown();
+    simt::Configure({.compute_capability = compute_capability});
+    AttentionOpsTest::SetUp();
+    AttentionProblem p =
+        MakeProblem({.kv_heads = 1, .head_dim = head_dim, .dtype = dtype, .window = kWindow},
+                    {{kTokens, kTokens + 20}});
+    const std::vector<float> before = RunAll(p);
+    const std::vector<float> nan(static_cast<size_t>(head_dim),
+                                 std::numeric_limits<float>::quiet_NaN());
+    p.SetToken(0, spoiled, 1, nan);
+    const std::vector<float> after = RunAll(p);
+    const auto floats = static_cast<size_t>(p.row());
+    for (int32_t token = 0; token < kTokens; ++token) {
+      const auto row = [&](const std::vector<float>& out) {
+        return std::span(out).subspan(static_cast<size_t>(token) * floats, floats);
+      };
+      const int32_t behind = token + 20 - spoiled;
+      if (behind >= 0 && behind < kWindow) {
+        EXPECT_TRUE(std::isnan(row(after)[0])) << token;
+      } else {
+        EXPECT_TRUE(BitwiseEqual(row(before), row(after))) << token;
+      }
+    }
+  }
+};
+
+TEST_P(NanTest, ReachesTheRowsThatSeeIt) {
   for (int compute_capability : {kPortable, kHopper}) {
     for (DType dtype : {DType::kBF16, DType::kF16, DType::kF8E4M3}) {
       SCOPED_TRACE(compute_capability);
-      AttentionOpsTest::TearDown();
-      simt::Configure({.compute_capability = compute_capability});
-      AttentionOpsTest::SetUp();
-      AttentionProblem p =
-          MakeProblem({.kv_heads = 1, .dtype = dtype, .window = 150}, {{280, 300}});
-      const std::vector<float> before = RunAll(p);
-      const std::vector<float> nan(64, std::numeric_limits<float>::quiet_NaN());
-      constexpr size_t kSpoiled = 100;  // seen from token 80 of the queries to token 80 + 149
-      p.SetToken(0, kSpoiled, 1, nan);
-      const std::vector<float> after = RunAll(p);
-      const auto floats = static_cast<size_t>(p.row());
-      for (size_t token = 0; token < 280; ++token) {
-        const bool sees = token >= 80 && token < 230;
-        if (sees) {
-          EXPECT_TRUE(std::isnan(row(after, token, floats)[0])) << token;
-        } else {
-          EXPECT_TRUE(BitwiseEqual(row(before, token, floats), row(after, token, floats))) << token;
-        }
-      }
+      ExpectNanWhereSeen(compute_capability, dtype, 64, 100);
+    }
+  }
+}
+
+// Keys in the first and in the last rows of slabs, by each of the warps that copy them.
+TEST_P(NanTest, IsFoundAnywhereInATile) {
+  for (int32_t head_dim : {64, 128}) {
+    for (int32_t spoiled : {96, 111, 142, 255}) {
+      SCOPED_TRACE(head_dim);
+      SCOPED_TRACE(spoiled);
+      ExpectNanWhereSeen(kHopper, DType::kBF16, head_dim, spoiled);
     }
   }
 }
@@ -125,10 +147,10 @@ std::vector<OpsSetup> Emulated() {
   return setups;
 }
 
-INSTANTIATE_TEST_SUITE_P(Emulated, CudaPrefillTest, testing::ValuesIn(Emulated()),
-                         [](const testing::TestParamInfo<OpsSetup>& info) {
-                           return info.param.name;
-                         });
+std::string NameOf(const testing::TestParamInfo<OpsSetup>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Emulated, CudaPrefillTest, testing::ValuesIn(Emulated()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Emulated, NanTest, testing::ValuesIn(Emulated()), NameOf);
 
 }  // namespace
 }  // namespace tandem::cuda_prefill_test
