@@ -17,8 +17,8 @@ ExtentParts PartsOfRawExtent(const KvLayout& layout, int32_t tokens) {
 
 int64_t MostTablesBytes(const KvLayout& layout) {
   const ExtentShape shape = {layout.dtype, layout.num_kv_heads, layout.head_dim};
-  return static_cast<int64_t>(CodecTables::SerializedBytes(shape, layout.num_layers,
-                                                           CodecTables::Use::kRounding));
+  return static_cast<int64_t>(
+      CodecTables::SerializedBytes(shape, layout.num_layers, CodecTables::Use::kRounding));
 }
 
 }  // namespace tandem

@@ -205,7 +205,7 @@ def rounded(result):
     if not rows:
         return ""
     return f"""
-Rounded, step0.09 to steps of 0.09 spreads, without the calibration of a model and exact tokens. An error is the root of its mean square over that of the values:
+Rounded, step0.09 to steps of 0.09 spreads, without the calibration of a model and without exact tokens. An error is the root of its mean square over that of the values:
 
 {table(['codec', 'ratio', 'worst text', 'encode GB/s', 'decode GB/s', 'error of K', 'error of V'], rows)}"""
 

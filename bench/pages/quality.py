@@ -22,7 +22,8 @@ def kv_quality(result):
     return f"""
 ### What the classes of quality change
 
-{result['model']}, {windows} windows of prose, code and legal text, 1,024 + 255 tokens: hand-offs of each class against the unified route. Bytes of
+{result['model']}, {windows} windows of prose, code and legal text, 1,024 + 255 tokens: hand-offs of each class against the unified route, the layers' steps from
+`tandem calibrate-kv` ([hand_off.md](hand_off.md#calibrating)). Bytes of
 KV per byte on the wire with all headers, change of perplexity in percent, top-1 agreement in percent, KL in nats (over the 20 most
 probable tokens and the rest together, so at least that); means, in parentheses the worst window. Command: `{result['command']}`
 

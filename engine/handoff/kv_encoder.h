@@ -155,7 +155,7 @@ class KvEncoder {
   int64_t calibrated_tokens_ ABSL_GUARDED_BY(mutex_) = 0;  // counted at the last layer
   CodecSamples samples_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const CodecTables> tables_ ABSL_GUARDED_BY(mutex_);  // of the latest codecs
-  std::vector<Known> known_ ABSL_GUARDED_BY(mutex_);  // raw is the first
+  std::vector<Known> known_ ABSL_GUARDED_BY(mutex_);                   // raw is the first
   // Keyed by the peer's address and the quality of the stream.
   absl::flat_hash_map<std::pair<std::string, KvQuality>, Peer> peers_ ABSL_GUARDED_BY(mutex_);
   uint64_t unencoded_extents_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -142,7 +142,6 @@ std::vector<float> WeightsOf(const KvSensitivity& sensitivity, size_t num_layers
 
 }  // namespace
 
-
 CodecTables::CodecTables(const ExtentShape& shape, std::vector<Side> sides)
     : shape_(shape), sides_(std::move(sides)) {
   for (const Side& side : sides_) {

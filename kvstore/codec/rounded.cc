@@ -141,8 +141,8 @@ bool DecodeExtent(const RoundedExtent& extent, const RoundedHeader& header,
   return valid && key_bits == header.key_bits && reader->Ended();
 }
 
-size_t EncodeRounded(const RoundedExtent& extent, const RoundedHeader& header,
-                     const std::byte* raw, std::span<std::byte> out, KeyBytes& keys) {
+size_t EncodeRounded(const RoundedExtent& extent, const RoundedHeader& header, const std::byte* raw,
+                     std::span<std::byte> out, KeyBytes& keys) {
   return WithRoundedFields(extent.shape.dtype, [&](auto fields) {
     return EncodeExtent<decltype(fields)>(extent, header, raw, out, keys);
   });
@@ -185,8 +185,8 @@ class Rounded final : public KvCodec {
   bool Decode(const ExtentShape& shape, int32_t layer, std::span<const std::byte> payload,
               std::span<std::byte> raw) const override {
     const auto header = ParseRoundedHeader(shape, payload);
-    return header && HWY_DYNAMIC_DISPATCH(DecodeRounded)({shape, layer, rows_}, *header, payload,
-                                                         raw.data());
+    return header &&
+           HWY_DYNAMIC_DISPATCH(DecodeRounded)({shape, layer, rows_}, *header, payload, raw.data());
   }
 
  private:

@@ -17,8 +17,7 @@ std::optional<RoundedHeader> ParseRoundedHeader(const ExtentShape& shape,
   if (payload.size() < sizeof(header)) return std::nullopt;
   std::memcpy(&header, payload.data(), sizeof(header));
   const bool is_right = header.version == RoundedHeader().version && header.zero == 0 &&
-                        header.exact_front <= shape.tokens &&
-                        header.key_bits / 8 <= payload.size();
+                        header.exact_front <= shape.tokens && header.key_bits / 8 <= payload.size();
   return is_right ? std::optional(header) : std::nullopt;
 }
 

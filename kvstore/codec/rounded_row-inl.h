@@ -48,8 +48,7 @@ HWY_INLINE void StoreBytes(Function words, RowBytes& bytes) {
   const hn::Repartition<uint16_t, WordTag> d16;
   const hn::Repartition<uint8_t, WordTag> d8;
   for (size_t i = 0; i < kRowLanes / kLanes; i += 4) {
-    const auto halves =
-        [&words, d16](size_t at) HWY_ATTR { return hn::BitCast(d16, words(at)); };
+    const auto halves = [&words, d16](size_t at) HWY_ATTR { return hn::BitCast(d16, words(at)); };
     const auto low = hn::ConcatEven(d16, halves(i + 1), halves(i));
     const auto high = hn::ConcatEven(d16, halves(i + 3), halves(i + 2));
     hn::Store(hn::ConcatEven(d8, hn::BitCast(d8, high), hn::BitCast(d8, low)), d8,
@@ -75,15 +74,13 @@ HWY_INLINE bool RanksOf(const RoundedRow& row, const std::byte* raw, RowRanks& r
   for (size_t i = 0; i < kRowLanes / kLanes; ++i) {
     const auto value =
         FloatWords<Fields>::Load(d, raw + i * kLanes * sizeof(typename Fields::Word));
-    const auto offset =
-        hn::Mul(hn::Sub(value, hn::Load(d, row.centres + i * kLanes)), inverse);
+    const auto offset = hn::Mul(hn::Sub(value, hn::Load(d, row.centres + i * kLanes)), inverse);
     // A NaN becomes larger than kMostCode.
-    const auto distance =
-        hn::IfThenElse(hn::Le(hn::Abs(offset), hn::Set(d, kMostCode)), hn::Abs(offset),
-                       hn::Set(d, 2 * kMostCode));
+    const auto distance = hn::IfThenElse(hn::Le(hn::Abs(offset), hn::Set(d, kMostCode)),
+                                         hn::Abs(offset), hn::Set(d, 2 * kMostCode));
     farthest = hn::Max(farthest, distance);
-    const auto code = hn::NearestInt(hn::Min(hn::Max(offset, hn::Set(d, -kMostCode)),
-                                             hn::Set(d, kMostCode)));
+    const auto code =
+        hn::NearestInt(hn::Min(hn::Max(offset, hn::Set(d, -kMostCode)), hn::Set(d, kMostCode)));
     const auto sign = hn::BroadcastSignBit(code);
     const auto rank = hn::BitCast(du, hn::Xor(hn::Add(code, code), sign));
     const auto low_bits = hn::Load(du, row.low_bits + i * kLanes);

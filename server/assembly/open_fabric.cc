@@ -183,11 +183,11 @@ absl::Status CheckShmBuffer(const WorkerOptions& options, const Device& device, 
 }
 
 absl::StatusOr<ShmOptions> ShmOptionsFor(const WorkerOptions& options, const KvMemory& kv) {
-  const ShmOptions shm = {.device = &kv.device,
-                          .buffer_bytes = static_cast<size_t>(FabricSharedBytes(options)),
-                          .area_bytes = ShmAreaBytesFor(kv.device, kv.extent_bytes,
-                                                        kv.sent_payload_bytes),
-                          .max_payload_bytes = kv.sent_payload_bytes};
+  const ShmOptions shm = {
+      .device = &kv.device,
+      .buffer_bytes = static_cast<size_t>(FabricSharedBytes(options)),
+      .area_bytes = ShmAreaBytesFor(kv.device, kv.extent_bytes, kv.sent_payload_bytes),
+      .max_payload_bytes = kv.sent_payload_bytes};
   RETURN_IF_ERROR(CheckShmBuffer(options, kv.device, shm.area_bytes));
   return shm;
 }

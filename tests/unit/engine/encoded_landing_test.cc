@@ -95,8 +95,7 @@ class EncodedLandingTest : public testing::Test {
     const std::vector<std::byte> frame = Frame(layer, begin, count);
     return Land(Header(id, layer, block, PayloadKind::kEncoded, frame.size()), frame);
   }
-  StatusCode LandTables(ReservationId id,
-                        CodecTables::Use use = CodecTables::Use::kLossless) {
+  StatusCode LandTables(ReservationId id, CodecTables::Use use = CodecTables::Use::kLossless) {
     const std::vector<std::byte> bytes = tables_->Serialize(use);
     return Land(Header(id, 2, 0, PayloadKind::kTables, bytes.size()), bytes);
   }

@@ -50,7 +50,8 @@ TEST_F(RoundedTest, NormalValuesTakeLittleMoreThanTheirEntropy) {
   const Bytes raw = BytesOf(Normal(kNormalShape.Bytes() / sizeof(float), 5));
   for (const float step : {0.02f, 0.03f, 0.1f, 0.15f, 0.4f, 0.6f, 1.0f}) {
     const Bytes payload = Encoded(*NewRoundedCodec(tables, step), kNormalShape, raw);
-    const double bits = 32.0 * static_cast<double>(payload.size()) / static_cast<double>(raw.size());
+    const double bits =
+        32.0 * static_cast<double>(payload.size()) / static_cast<double>(raw.size());
     const double entropy = std::log2(4.13 / step);
     EXPECT_LT(bits, entropy + 0.25) << step;
     EXPECT_GT(bits, entropy) << step;
@@ -62,13 +63,13 @@ TEST_F(RoundedTest, SensitiveLayersAreRoundedInFinerSteps) {
   const Bytes raw = BytesOf(Normal(kNormalShape.Bytes() / sizeof(float), 5));
   const std::vector<double> before = ValuesOf(DType::kF32, raw);
   const size_t half = before.size() / 2;
-  const auto codec =
-      NewRoundedCodec(TablesOfNormal({.k = {16, 1}, .v = {1, 1}}, 2), 0.2f);
+  const auto codec = NewRoundedCodec(TablesOfNormal({.k = {16, 1}, .v = {1, 1}}, 2), 0.2f);
   const auto errors = [&](int32_t layer) {
     Bytes payload(raw.size());
     Bytes back(raw.size());
     const auto size = codec->Encode(kNormalShape, {.layer = layer}, raw, payload);
-    EXPECT_TRUE(codec->Decode(kNormalShape, layer, std::span(payload).first(size.value_or(0)), back));
+    EXPECT_TRUE(
+        codec->Decode(kNormalShape, layer, std::span(payload).first(size.value_or(0)), back));
     const std::vector<double> after = ValuesOf(DType::kF32, back);
     return std::vector<double>{
         Error(std::span(before).first(half), std::span(after).first(half)),
@@ -106,9 +107,9 @@ void ExpectRounded(DType dtype) {
   const ExtentShape wide = {DType::kF32, 1, 72, 33};
   const CodecTables tables = TablesFor(narrow, 1);
   const auto of = [&](const ExtentShape& shape) {
-    return NewRoundedCodec(std::make_shared<const CodecTables>(
-                               shape, std::vector{tables.Of(0, 0), tables.Of(0, 1)}),
-                           0.2f);
+    return NewRoundedCodec(
+        std::make_shared<const CodecTables>(shape, std::vector{tables.Of(0, 0), tables.Of(0, 1)}),
+        0.2f);
   };
   const Bytes raw = LikeKv(narrow, 4);
   std::vector<float> values;
@@ -143,8 +144,7 @@ TEST_F(RoundedTest, TheLargestF16StayFinite) {
   }
   CodecCalibrator calibrator(shape, 1);
   calibrator.Add(0, raw);
-  const auto codec =
-      NewRoundedCodec(std::make_shared<const CodecTables>(calibrator.Build()), 0.7f);
+  const auto codec = NewRoundedCodec(std::make_shared<const CodecTables>(calibrator.Build()), 0.7f);
   const auto after = ValuesOf(shape.dtype, BackAndForth(*codec, shape, raw));
   EXPECT_EQ(std::ranges::max(after), 65504);
   EXPECT_GT(std::ranges::count(after, 65504), 100) << "hardly any is beyond the largest";
@@ -161,7 +161,8 @@ TEST_F(RoundedTest, AChannelFarFromZeroTakesNoPrecision) {
     calibrator.Add(0, raw);
     const auto codec =
         NewRoundedCodec(std::make_shared<const CodecTables>(calibrator.Build()), 0.3f);
-    return Error(ValuesOf(shape.dtype, raw), ValuesOf(shape.dtype, BackAndForth(*codec, shape, raw)));
+    return Error(ValuesOf(shape.dtype, raw),
+                 ValuesOf(shape.dtype, BackAndForth(*codec, shape, raw)));
   };
   const double before = error();
   for (size_t i = 17; i < values.size(); i += 64) values[i] += 500;

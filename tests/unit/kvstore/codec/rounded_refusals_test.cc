@@ -42,8 +42,8 @@ TEST_F(RoundedTest, ShorterAndLongerPayloadsAreRefused) {
     const Bytes payload = Encoded(*codec, shape, raw, {.exact_front = 1});
     ASSERT_TRUE(Decodes(*codec, shape, payload));
     for (size_t size = 0; size < payload.size(); ++size) {
-      EXPECT_FALSE(Decodes(*codec, shape,
-                           Bytes(payload.begin(), payload.begin() + static_cast<long>(size))))
+      EXPECT_FALSE(
+          Decodes(*codec, shape, Bytes(payload.begin(), payload.begin() + static_cast<long>(size))))
           << size;
     }
     Bytes longer = payload;

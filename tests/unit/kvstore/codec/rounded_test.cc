@@ -135,11 +135,11 @@ TEST_F(RoundedTest, BytesOfAPayload) {
   const ExtentShape shape = {DType::kF32, 1, 8, 2};
   const auto codec = NewRoundedCodec(std::make_shared<const CodecTables>(PlainTables()), 0.25f);
   std::vector<float> values(4 * 8, 1);
-  values[0] = 2;         // K of the token that is exact
-  values[8 + 0] = 1.4f;  // K of the other: code 0, rank 0
-  values[8 + 1] = 0;     // code -1, rank 1
-  values[8 + 2] = 3;     // code 2, rank 4: low bits 0, rest 1
-  values[8 + 7] = -4;    // code -5, rank 9: low bits 1, rest 2
+  values[0] = 2;                                      // K of the token that is exact
+  values[8 + 0] = 1.4f;                               // K of the other: code 0, rank 0
+  values[8 + 1] = 0;                                  // code -1, rank 1
+  values[8 + 2] = 3;                                  // code 2, rank 4: low bits 0, rest 1
+  values[8 + 7] = -4;                                 // code -5, rank 9: low bits 1, rest 2
   for (size_t i = 24; i < 32; ++i) values[i] = 1e9f;  // V of the other
   const Bytes payload = Encoded(*codec, shape, BytesOf(values), {.exact_front = 1});
   std::string hex;
