@@ -128,7 +128,8 @@ absl::Status ScoredText::Predict(const OnRow& on_row) {
     RETURN_IF_ERROR(stream_->Synchronize());
     const auto* const host = reinterpret_cast<const float*>(rows_.data());
     for (int32_t i = 0; i < part.count; ++i) {
-      on_row(static_cast<size_t>(done + i), {host + static_cast<size_t>(i) * vocab, vocab});
+      on_row(static_cast<size_t>(done) + static_cast<size_t>(i),
+             {host + static_cast<size_t>(i) * vocab, vocab});
     }
   }
   return absl::OkStatus();

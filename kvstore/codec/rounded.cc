@@ -110,7 +110,8 @@ bool DecodeExtent(const RoundedExtent& extent, const RoundedHeader& header,
     at += bytes;
   });
   const std::byte* const flags = payload.data() + parts.FlagsAt();
-  if (parts.rows % 8 != 0 && flags[parts.rows / 8] >> parts.rows % 8 != std::byte{0}) return false;
+  if (parts.rows % 8 != 0 && (flags[parts.rows / 8] >> parts.rows % 8) != std::byte{0})
+    return false;
   const ExactRows exact = ExactRowsOf(extent.shape, header, payload);
   const size_t exact_bytes = exact.bytes[0] + exact.bytes[1];
   if (payload.size() - parts.ExactRowsAt() < exact_bytes) return false;

@@ -56,7 +56,8 @@ class RowWriter {
       escaped &= escaped - 1;
     };
     for (ptrdiff_t i = 1; i <= 4; ++i) put(end - i);
-    for (std::byte* at = end - 4; escaped != 0;) put(--at);
+    std::byte* at = end - 4;
+    while (escaped != 0) put(--at);
   }
 
   size_t bits_written() const {
