@@ -26,6 +26,17 @@ inline std::unique_ptr<KvCodec> CodecFor(const ExtentShape& shape, float step,
   return NewRoundedCodec(std::make_shared<const CodecTables>(calibrator.Build(sensitivity)), step);
 }
 
+// The tables of a model with one head of 8 channels, all with the centre 1 and the spread 4.
+inline CodecTables PlainTables() {
+  const ExtentShape shape = {DType::kF32, 1, 8, 2};
+  CodecTables::Side side = TablesFor(shape, 1).Of(0, 0);
+  side.centres.assign(8, 0x3f80);
+  side.spreads.assign(8, 0x4080);
+  side.spread = 4;
+  side.weight = 1;
+  return CodecTables(shape, {side, side});
+}
+
 // The payload that the codec writes for an extent, into room that is larger than a payload can be:
 // nothing of these tests is raw because it is small.
 inline Bytes Encoded(const KvCodec& codec, const ExtentShape& shape, const Bytes& raw,

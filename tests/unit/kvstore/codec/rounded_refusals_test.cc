@@ -3,10 +3,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kvstore/codec/bit_writer.h"
 #include "kvstore/codec/rounded_layout.h"
+#include "kvstore/codec/rounded_rows.h"
 #include "tests/unit/kvstore/codec/rounded_extent.h"
 
 namespace tandem::rounded_test::refusals_test {
@@ -92,7 +97,28 @@ TEST_F(RoundedPayloadTest, FlagsThatEncodeNeverWrites) {
   }
 }
 
-// A rest goes on for longer than any that is written.
+// The payload of one token whose first channel of K has this rest, and all others 0. With a step of 1.4
+// spreads no channel has low bits.
+Bytes PayloadWithRest(int rest) {
+  Bytes payload(256);
+  const size_t stream_at = sizeof(codec::RoundedHeader) + 1;
+  codec::BitWriter writer({payload.begin() + stream_at, payload.end()});
+  for (int least = 1; least <= rest + 1; ++least) {
+    writer.PutBits(least <= rest ? 1 : 0, least == 1 ? 8 : 1);
+  }
+  const codec::RoundedHeader header = {.key_bits = static_cast<uint32_t>(writer.bits_written())};
+  writer.PutBits(0, 8);  // V
+  std::memcpy(payload.data(), &header, sizeof(header));
+  payload.resize(stream_at + writer.Finish());
+  return payload;
+}
+TEST_F(RoundedTest, ARestBeyondTheLargestIsRefused) {
+  const ExtentShape shape = {DType::kF32, 1, 8, 1};
+  const auto codec = NewRoundedCodec(std::make_shared<const CodecTables>(PlainTables()), 1.4f);
+  EXPECT_TRUE(Decodes(*codec, shape, PayloadWithRest(codec::RoundedRow::kMostRest)));
+  EXPECT_FALSE(Decodes(*codec, shape, PayloadWithRest(codec::RoundedRow::kMostRest + 1)));
+}
+
 TEST_F(RoundedPayloadTest, ARestWithoutEndIsRefused) {
   Bytes payload = payload_;
   std::fill(payload.begin() + kStreamAt, payload.end(), std::byte{0xff});

@@ -118,17 +118,6 @@ TEST_F(RoundedTest, EveryTargetWritesAndReadsTheSameBytes) {
   }
 }
 
-// The tables of a model with one head of 8 channels, all with the centre 1 and the spread 4.
-CodecTables PlainTables() {
-  const ExtentShape shape = {DType::kF32, 1, 8, 2};
-  CodecTables::Side side = TablesFor(shape, 1).Of(0, 0);
-  side.centres.assign(8, 0x3f80);
-  side.spreads.assign(8, 0x4080);
-  side.spread = 4;
-  side.weight = 1;
-  return CodecTables(shape, {side, side});
-}
-
 // The payload of docs/kv_codecs.md: these bytes do not change without a new version. The step is 1, so
 // 4 spreads of 4 / 1.32 steps each make two low bits.
 TEST_F(RoundedTest, BytesOfAPayload) {
