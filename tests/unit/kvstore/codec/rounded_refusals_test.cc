@@ -98,12 +98,12 @@ TEST_F(RoundedPayloadTest, FlagsThatEncodeNeverWrites) {
 }
 
 // The payload of one token whose first channel of K has this rest, and all others 0. With a step of 1.4
-// spreads no channel has low bits.
-Bytes PayloadWithRest(int rest) {
+// spreads no channel has low bits. Unless it `ends`, the bit that says so is missing.
+Bytes PayloadWithRest(int rest, bool ends) {
   Bytes payload(256);
   const size_t stream_at = sizeof(codec::RoundedHeader) + 1;
   codec::BitWriter writer({payload.begin() + stream_at, payload.end()});
-  for (int least = 1; least <= rest + 1; ++least) {
+  for (int least = 1; least <= rest + (ends ? 1 : 0); ++least) {
     writer.PutBits(least <= rest ? 1 : 0, least == 1 ? 8 : 1);
   }
   const codec::RoundedHeader header = {.key_bits = static_cast<uint32_t>(writer.bits_written())};
@@ -115,8 +115,10 @@ Bytes PayloadWithRest(int rest) {
 TEST_F(RoundedTest, ARestBeyondTheLargestIsRefused) {
   const ExtentShape shape = {DType::kF32, 1, 8, 1};
   const auto codec = NewRoundedCodec(std::make_shared<const CodecTables>(PlainTables()), 1.4f);
-  EXPECT_TRUE(Decodes(*codec, shape, PayloadWithRest(codec::RoundedRow::kMostRest)));
-  EXPECT_FALSE(Decodes(*codec, shape, PayloadWithRest(codec::RoundedRow::kMostRest + 1)));
+  constexpr int kMost = codec::RoundedRow::kMostRest;
+  EXPECT_TRUE(Decodes(*codec, shape, PayloadWithRest(kMost, true)));
+  EXPECT_FALSE(Decodes(*codec, shape, PayloadWithRest(kMost + 1, true)));
+  EXPECT_FALSE(Decodes(*codec, shape, PayloadWithRest(kMost + 1, false)));
 }
 
 TEST_F(RoundedPayloadTest, ARestWithoutEndIsRefused) {
