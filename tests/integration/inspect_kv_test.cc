@@ -77,8 +77,8 @@ TEST(InspectKvTest, ARequestShowsWhatItsKvTookPerLayer) {
   tiny.set_kv_quality("tiny");
   ASSERT_TRUE(Ask(cluster.client(), tiny).status.ok());
   const auto evicted = ParseJson(Shell("inspect kv tiny --json" + server).output);
-  EXPECT_EQ(evicted["handoff"]["evicted_tokens"], 81);
-  EXPECT_EQ(evicted["handoff"]["bytes"]["codec"], "k4v3");
+  EXPECT_EQ(evicted["handoff"]["evicted_tokens"], 39);
+  EXPECT_EQ(evicted["handoff"]["bytes"]["codec"], "step0.6");
 
   v1::GenerateRequest unified = InspectedRequest(102, "unified");
   unified.set_route(v1::ROUTE_UNIFIED);

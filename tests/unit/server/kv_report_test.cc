@@ -43,7 +43,7 @@ v1::RequestExplanation HandedOff() {
   handoff.mutable_bytes()->set_raw(4000);
   handoff.mutable_bytes()->set_wire(2200);
   handoff.mutable_bytes()->set_transfer_ms(1.5);
-  handoff.mutable_bytes()->set_codec("k6v5");
+  handoff.mutable_bytes()->set_codec("step0.09");
   AddLayer(handoff, 500, 400);
   AddLayer(handoff, 600, 500);
   return request;
@@ -66,7 +66,7 @@ TEST(KvReportTest, EachLayerHasARowForKAndOneForVWithItsBar) {
   const std::string text = HandoffText(HandedOff(), kReportColumns);
   EXPECT_THAT(text, StartsWith("KV of request mine from prefill-0 to decode-0\n"
                                "  96 prompt tokens, 5 of them evicted before; class near, codec "
-                               "k6v5\n"
+                               "step0.09\n"
                                "  4000 bytes of KV, 2200 on the wire (1.82x), moved in 1.500 "
                                "ms\n"));
   EXPECT_THAT(LineOf(text, "    0 K"),
@@ -120,7 +120,7 @@ TEST(KvReportTest, JsonHasTheLayersAndTheirSums) {
   EXPECT_EQ(json["prompt_tokens"], 96);
   EXPECT_EQ(json["kv_quality"], "near");
   const auto& handoff = json["handoff"];
-  EXPECT_EQ(handoff["bytes"]["codec"], "k6v5");
+  EXPECT_EQ(handoff["bytes"]["codec"], "step0.09");
   EXPECT_EQ(handoff["evicted_tokens"], 5);
   ASSERT_EQ(handoff["layers"].size(), 2u);
   EXPECT_EQ(handoff["layers"][1]["k_wire_bytes"], 600);
