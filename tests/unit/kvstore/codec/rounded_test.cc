@@ -118,8 +118,8 @@ TEST_F(RoundedTest, EveryTargetWritesAndReadsTheSameBytes) {
   }
 }
 
-// The payload of docs/kv_codecs.md: these bytes do not change without a new version. The step is 1, so
-// 4 spreads of 4 / 1.32 steps each make two low bits.
+// The payload of docs/kv_codecs.md: these bytes do not change without a new version. The step is 1, and
+// a spread of 4 steps makes two low bits.
 TEST_F(RoundedTest, BytesOfAPayload) {
   const ExtentShape shape = {DType::kF32, 1, 8, 2};
   const auto codec = NewRoundedCodec(std::make_shared<const CodecTables>(PlainTables()), 0.25f);
