@@ -86,10 +86,10 @@ class BlockPool {
   int32_t num_blocks() const { return static_cast<int32_t>(pins_.size()); }
   int32_t num_free() const { return static_cast<int32_t>(free_.size()); }
   int32_t num_used() const { return num_blocks() - num_free(); }
-  int32_t num_shared() const { return sums_.shared; }  // pinned by more than one table
+  int32_t num_shared() const { return sums_.shared; }  // blocks pinned by more than one table
   int32_t num_cached() const { return sums_.cached; }
   int32_t num_idle() const { return sums_.idle; }
-  int32_t num_copying() const { return sums_.copying; }  // pinned by copies
+  int32_t num_copying() const { return sums_.copying; }  // blocks pinned by copies
   const BlockPins& pins(BlockId id) const;
   int32_t count(BlockId id) const { return pins(id).total(); }
 

@@ -34,7 +34,7 @@ struct DumpHeader {
   uint8_t quality = 0;
   uint16_t zero = 0;
   char codec[16] = {};
-  uint64_t hash = 0;  // of the fields before it, the id and the records (HashOfDump)
+  uint64_t hash = 0;  // the hash of all other fields, the id and the records
 };
 static_assert(sizeof(DumpHeader) == kKvDumpHeaderBytes);
 constexpr size_t kDumpHashAt = offsetof(DumpHeader, hash);

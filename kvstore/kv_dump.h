@@ -25,7 +25,7 @@ inline constexpr size_t kMostKvDumpIdBytes = 128;
 inline constexpr uint64_t kMostKvDumpBytes = uint64_t{1} << 34;  // largest file that a reader takes
 
 struct KvDumpHeader {
-  KvLayout layout;  // of the prefill worker
+  KvLayout layout;  // the layout of the prefill worker
   int32_t prompt_tokens = 0;
   int32_t evicted_tokens = 0;  // prompt tokens that were evicted: their KV was not sent
   KvQuality quality = KvQuality::kExact;

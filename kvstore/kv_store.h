@@ -44,10 +44,10 @@ struct KvStoreOptions {
 struct KvStats {
   int32_t total_blocks = 0;
   int32_t free_blocks = 0;
-  int32_t cached_blocks = 0;  // in the prefix cache
+  int32_t cached_blocks = 0;  // blocks in the prefix cache
   int32_t idle_blocks = 0;    // cached blocks that only the cache pins: they may be evicted
-  int32_t shared_blocks = 0;  // in more than one block table
-  int32_t pinned_blocks = 0;  // pinned by copies in flight
+  int32_t shared_blocks = 0;  // blocks in more than one block table
+  int32_t pinned_blocks = 0;  // blocks pinned by copies in flight
   int64_t copied_blocks = 0;  // by copy-on-write; this and the next three count since the start
   int64_t evicted_blocks = 0;
   int64_t hit_tokens = 0;    // prompt tokens that were attached from the prefix cache

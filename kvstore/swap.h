@@ -44,7 +44,7 @@ class SwapSpace {
   bool Finish(const CopyDone& done, std::vector<KvCompletion>& completions);
 
   int32_t num_slabs() const { return num_slabs_; }
-  int32_t num_blocks() const { return num_blocks_; }  // on the host or being copied there
+  int32_t num_blocks() const { return num_blocks_; }  // blocks on the host or being copied there
   int64_t num_swapped_out() const { return num_swapped_out_; }
   int64_t num_swapped_in() const { return num_swapped_in_; }
   absl::Status CheckInvariants() const;

@@ -23,20 +23,20 @@ struct LinkStats {
   std::string transport;  // "tcp", "shm", "ipc", "nccl"
 
   // Measured by probe streams, over the same path as KV; 0 before the first probe.
-  double probe_gigabytes_per_second = 0;  // of the latest probe
-  double best_gigabytes_per_second = 0;   // of the best probe since the peer started
+  double probe_gigabytes_per_second = 0;  // the rate of the latest probe
+  double best_gigabytes_per_second = 0;   // the rate of the best probe since the peer started
   Duration probe_setup{};                 // time to connect and to get an empty stream acknowledged
   Duration probe_operation{};             // the time that each further small frame takes
 
   // Tracked whenever something moves, probes included: the rate while the link was full, as an
   // exponentially weighted mean (LinkMeter). 0 until the link was full for long enough.
   double gigabytes_per_second = 0;
-  double fastest_gigabytes_per_second = 0;  // of the fastest part of the latest windows
+  double fastest_gigabytes_per_second = 0;  // the fastest part of the latest windows
 
   uint64_t payload_bytes = 0;  // acknowledged by the peer or still under way
   uint64_t streams = 0;        // streams that were opened
   uint64_t streams_failed = 0;
-  uint64_t resent_frames = 0;  // that the peer asked for again
+  uint64_t resent_frames = 0;  // frames that the peer asked for again
   uint64_t connects = 0;
   uint64_t bytes_in_flight = 0;  // sent, and not yet consumed by the peer
 };

@@ -101,11 +101,11 @@ class CodecCalibrator {
   CodecTables Build(const KvSensitivity& sensitivity = {}) const;
 
  private:
-  using Counts = std::array<uint16_t, 256>;  // of one channel, by exponent; they saturate
+  using Counts = std::array<uint16_t, 256>;  // values of a channel per exponent, saturating
   struct Sums {
     double values = 0;
     double squares = 0;
-    int64_t count = 0;  // of finite values
+    int64_t count = 0;  // number of finite values
   };
 
   CodecTables::Side SideOf(std::span<const Counts> channels) const;

@@ -42,7 +42,7 @@ RoundedParts RoundedPartsOf(const ExtentShape& shape, const RoundedHeader& heade
 struct RowPlace {
   int32_t side = 0;  // 0 K, 1 V
   int32_t head = 0;
-  size_t row = 0;     // of the head
+  size_t row = 0;     // its number within the head
   size_t raw_at = 0;  // bytes from the beginning of the extent
   size_t lanes = 0;   // channels; a multiple of 8
 };

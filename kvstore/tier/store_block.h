@@ -25,7 +25,7 @@ inline constexpr uint16_t kStoreBlockVersion = 1;
 struct StoreBlockHeader {
   CodecId codec = CodecId::kRaw;
   uint64_t layout_fingerprint = 0;
-  uint64_t chained_hash = 0;  // of the last block; 0 in the KV of swapped sequences
+  uint64_t chained_hash = 0;  // the last block's; 0 in the KV of swapped sequences
   uint32_t tokens = 0;
   std::vector<uint64_t> checksums;  // per layer, over the part of the slice that `tokens` fill
 

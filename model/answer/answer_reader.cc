@@ -63,7 +63,7 @@ class AnswerReader::State {
   // What text_ begins with.
   enum class Mode {
     kStart,      // the answer's start: maybe reasoning, or a call without marks
-    kReasoning,  // reasoning, behind the mark that opens it
+    kReasoning,  // the text of the reasoning, without its opening mark
     kContent,
     kOpen,     // a call: text_[0, at_) is white space, and marks come at at_
     kCall,     // text_[0, at_) has been read and would be content if the rest is no call

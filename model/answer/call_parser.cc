@@ -12,7 +12,7 @@ namespace {
 
 using Scan = JsonScanner::Result;
 
-constexpr size_t kMaxNameBytes = 256;  // of the name of a tool
+constexpr size_t kMaxNameBytes = 256;  // the most bytes of a tool's name
 constexpr size_t kMaxMarkedName =
     512;  // of a name of a tool or a parameter, with the mark after it
 

@@ -20,7 +20,7 @@ using jinja::Value;
 
 // A step takes about 40 ns, so that a loop without end is refused after 20 ms.
 constexpr int64_t kBaseSteps = 500'000;
-constexpr int64_t kStepsPerNode = 256;  // per value in the JSON of the input
+constexpr int64_t kStepsPerNode = 256;  // steps per value in the JSON of the input
 constexpr int64_t kStepsPerByte = 2;
 // Marks the end of the last message in a rendered prompt. The tag ends with a space, which shows
 // whether the template trims the content of messages.

@@ -5,7 +5,7 @@
 namespace tandem {
 
 int32_t DecodeGraphs::SizeFor(int32_t rows) const {
-  int32_t step = 1;  // sizes: 1, 2, 4, 8, 16, 24, ... 64, 96, 128, ...
+  int32_t step = 1;  // batches of 1, 2, 4, 8, 16, 24, ... 64, 96, 128, ...
   if (rows > 64) {
     step = 32;
   } else if (rows > 8) {

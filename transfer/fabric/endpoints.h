@@ -19,7 +19,7 @@ struct Endpoint {
 };
 
 inline constexpr size_t kMaxEndpoints = 8;
-inline constexpr size_t kMaxEndpointBytes = 512;  // of the longest endpoint, as text
+inline constexpr size_t kMaxEndpointBytes = 512;  // the most bytes of an endpoint, as text
 
 // Parses "shm:NAME tcp:host:port": the preferred endpoint first, one space between two. Any text
 // may be given. INVALID_ARGUMENT names the part that is wrong: an empty list, an endpoint without

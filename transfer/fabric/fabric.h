@@ -26,7 +26,7 @@
 namespace tandem {
 
 struct FabricOptions {
-  uint64_t epoch = 0;             // of this process; probes of another epoch are refused
+  uint64_t epoch = 0;             // this process's; probes of another epoch are refused
   size_t probe_extent_bytes = 0;  // the size of a KV extent; 0: this worker probes no peer
   // The device that holds KV; probes are sent from its memory and land in it. Null means the host's
   // memory. Outlives the fabric.

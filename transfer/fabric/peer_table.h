@@ -103,7 +103,7 @@ class PeerTable {
 
   struct ProbeJob {
     Use use;
-    std::string name;  // of the peer
+    std::string name;  // the peer's name
     uint64_t epoch = 0;
     Endpoint endpoint;
     bool later = false;  // several probes in a row have failed before this one

@@ -36,7 +36,7 @@ class FrameBatch {
 
   bool empty() const { return frames_.empty(); }
   size_t size() const { return frames_.size(); }
-  size_t bytes() const { return bytes_; }  // that the channel is still to take
+  size_t bytes() const { return bytes_; }  // bytes that the channel is still to take
   size_t num_slots() const;
   OutFrame& at(size_t i) { return frames_[i]; }
 

@@ -23,7 +23,7 @@ struct FramedOptions {
   // ask for them again: 24 bytes each besides the payload. At least what the largest stream has; a
   // probe has no more than the default.
   int64_t max_queued_frames = 1 << 18;
-  int32_t max_connections = 256;  // that peers made; further ones are closed at once
+  int32_t max_connections = 256;  // the most that peers may make; further ones are closed
   // Bytes of payload that each peer may have under way toward this side.
   uint64_t credit_window_bytes = 16 << 20;
   // The most bytes of payload per second that go to each peer; 0: no limit.

@@ -72,7 +72,7 @@ class LinkMeter {
   Span window_;
   Span part_;                   // the current part of the window
   double fastest_part_ = 0;     // the rate of the fastest part of the window
-  std::deque<double> fastest_;  // the same for each of the latest windows
+  std::deque<double> fastest_;  // the rate of the fastest part of each latest window
   double mean_ = 0;
 };
 

@@ -145,7 +145,7 @@ class AcceptedHostChannel final : public SocketChannel {
   const OpenMemory open_memory_;
   std::array<std::byte, kMemoryGreetingBytes> greeting_{};
   size_t greeting_count_ = 0;
-  std::vector<UniqueFd> files_;  // that came with the greeting
+  std::vector<UniqueFd> files_;  // descriptors that came with the greeting
   std::unique_ptr<SideChannel> side_channel_;
 };
 

@@ -23,7 +23,7 @@ absl::StatusOr<UniqueFd> ConnectUnix(const std::string& name);
 // the process that listens.
 bool PeerIsSameUser(int socket);
 
-inline constexpr size_t kMaxDescriptors = 8;  // in one message
+inline constexpr size_t kMaxDescriptors = 8;  // the most in one message
 
 // Sends all of `bytes` together with `descriptors`. The socket must be new, so that it has room.
 // UNAVAILABLE with the system's message.

@@ -82,7 +82,7 @@ inline constexpr uint32_t kFrameMagic = 0x314B4454;  // "TDK1"
 // A frame has the oldest version that has all of its fields, so that workers of different builds
 // understand each other until one uses what the other does not know.
 inline constexpr uint16_t kFrameVersion = 3;
-inline constexpr uint16_t kKindVersion = 4;  // of frames whose payload is not a plain extent
+inline constexpr uint16_t kKindVersion = 4;  // where a payload is not a plain extent
 // The size of the largest payload of a frame. Checked before anything is allocated or waited for.
 inline constexpr uint32_t kMaxPayloadBytes = 64u << 20;
 

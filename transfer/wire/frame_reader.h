@@ -60,7 +60,7 @@ class FrameReader {
   FrameHandler& handler_;
   State state_ = State::kHeader;
   std::array<std::byte, kFrameHeaderBytes> header_bytes_;
-  FrameHeader header_;            // of the payload that is arriving
+  FrameHeader header_;            // the header of the payload that is arriving
   std::span<std::byte> landing_;  // where the payload goes in kLanding
   size_t filled_ = 0;             // bytes of the current header or payload that have come
   std::vector<std::byte> dropped_;

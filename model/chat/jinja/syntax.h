@@ -56,7 +56,7 @@ struct Expression {
 
   Kind kind;
   Position at;
-  int height = 1;  // of the tree that this is the root of
+  int height = 1;  // levels of the tree that begins here
   Value constant;
   int variable = -1;
   std::string text;

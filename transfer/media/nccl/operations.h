@@ -46,7 +46,7 @@ class NcclOperations {
   struct Operation {
     enum class State { kWaiting, kBegun, kOnStream };
 
-    MemorySlot slot;             // only of a send
+    MemorySlot slot;             // the memory of `bytes`; only a send sets it
     std::span<std::byte> bytes;  // what is sent, or where to receive
     State state = State::kWaiting;
     std::unique_ptr<Event> event;
@@ -63,7 +63,7 @@ class NcclOperations {
   const std::chrono::milliseconds grace_;
   const std::chrono::milliseconds first_grace_;
   NcclConnection connection_;
-  std::deque<Operation> operations_;  // the stream works on the first
+  std::deque<Operation> operations_;  // in order; the first one is on the stream
   bool any_done_ = false;
   double bytes_per_second_ = 0;  // the recent mean
   absl::Status failure_;

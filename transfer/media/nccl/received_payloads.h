@@ -51,7 +51,7 @@ class NcclReceivedPayloads {
  private:
   const std::span<std::byte> slot_;
   uint32_t announced_ = 0;     // the number of operations so far
-  size_t received_bytes_ = 0;  // of the latest operation
+  size_t received_bytes_ = 0;  // bytes of the latest operation
 };
 
 }  // namespace tandem

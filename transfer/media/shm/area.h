@@ -65,7 +65,7 @@ class Area {
   std::span<std::byte> memory_;
   size_t piece_bytes_;
   std::deque<Piece> taken_;   // the oldest payload first; none has 0 bytes
-  uint64_t taken_bytes_ = 0;  // of the payloads in taken_
+  uint64_t taken_bytes_ = 0;  // bytes of the payloads in taken_
 };
 
 }  // namespace tandem
