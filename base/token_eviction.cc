@@ -91,7 +91,7 @@ int32_t TokenEviction::StoredTokens(int32_t prompt_tokens) const {
 int32_t TokenEviction::WindowTokens() const {
   switch (policy) {
     case TokenEvictionPolicy::kH2oEma:
-      return 256;
+      return 512;
     case TokenEvictionPolicy::kH2oSum:
       return 1024;  // as many rows as Ops::ColumnMass takes at once
     case TokenEvictionPolicy::kSnapKv:

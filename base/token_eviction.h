@@ -13,7 +13,7 @@ namespace tandem {
 // How the tokens of a prompt are ranked to decide which ones keep their KV
 // (docs/token_eviction.md). In every policy the first and the last tokens are kept in any case.
 enum class TokenEvictionPolicy : uint8_t {
-  kH2oEma,        // by the attention of the latest queries, which counts less the older they are
+  kH2oEma,        // by the attention of the last 512 queries, which counts less the older they are
   kH2oSum,        // by the attention of the last 1,024 queries
   kSnapKv,        // by the attention of the last 64 queries, smoothed over neighbours
   kStreamingLlm,  // keeps the last tokens
@@ -27,9 +27,9 @@ constexpr std::string_view Name(TokenEvictionPolicy policy) {
   return kTokenEvictionPolicyNames[static_cast<size_t>(policy)];
 }
 
-// Which share of the KV is kept: of a prompt, once it is computed, and of the output. Every layer
-// keeps the same number of tokens of the prompt, but decides by itself which tokens these are. Of
-// the output, the latest tokens are kept.
+// Which share of the KV is kept: of a prompt, once it is computed, and of the output. Every KV
+// head of every layer keeps the same number of tokens of the prompt, but decides by itself which
+// tokens these are. Of the output, the latest tokens are kept.
 struct TokenEviction {
   static constexpr double kMaxRatio = 64;
   static constexpr int32_t kMaxKept = 1 << 16;

@@ -144,7 +144,7 @@ absl::Status RunMoves(CudaBench& bench, int64_t blocks) {
   return AddHashedMove(bench, move, shape);
 }
 
-// What an eviction moves: half of the tokens of a context, in each layer others, brought together
+// What an eviction moves: half of the tokens of a context, in each KV head others, brought together
 // in the other half of a pool whose blocks lie in random order. Nothing is asked of it: rows of one
 // head are too short for the rate of whole extents.
 absl::Status RunTokens(CudaBench& bench, int64_t blocks) {
@@ -163,7 +163,7 @@ absl::Status RunTokens(CudaBench& bench, int64_t blocks) {
   std::vector<int32_t> all, from, to;
   for (int64_t i = 0; i < context * kBlockTokens; ++i) all.push_back(slot_of(0, i));
   std::mt19937 rng(3);
-  for (int32_t layer = 0; layer < kLayers; ++layer) {
+  for (int32_t head = 0; head < kLayers * copy.pool.num_kv_heads; ++head) {
     std::sample(all.begin(), all.end(), std::back_inserter(from), kept, rng);
   }
   for (int64_t i = 0; i < kept; ++i) to.push_back(slot_of(context, i));

@@ -205,9 +205,9 @@ absl::Status AddKvBlocks(KernelArrays& arrays, Cases& cases) {
     lists->pairs.push_back({i, kMoved + i});
     for (int32_t layer = 0; layer < kLayers; ++layer) lists->items.push_back({layer, i});
   }
-  // Half of the tokens of the first blocks, as an eviction keeps them, in each layer others.
+  // Half of the tokens of the first blocks, as an eviction keeps them, in each KV head others.
   std::mt19937 rng(2);
-  for (int32_t layer = 0; layer < kLayers; ++layer) {
+  for (int32_t head = 0; head < kLayers * kKvHeads; ++head) {
     std::vector<int32_t> tokens(kMoved * kBlockTokens);
     std::iota(tokens.begin(), tokens.end(), 0);
     std::sample(tokens.begin(), tokens.end(), std::back_inserter(lists->from), kTokens / 2, rng);

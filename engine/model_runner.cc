@@ -124,13 +124,16 @@ absl::Status ModelRunner::Evict(const Sequence& sequence) {
   const PendingEviction& pending = *sequence.eviction;
   const int32_t prompt = sequence.request.prompt_tokens();
   const auto count = static_cast<size_t>(sequence.num_kept());
+  const int32_t heads = store_.layout().num_kv_heads;
   std::vector<int32_t> from;
-  for (int32_t layer = 0; layer < store_.layout().num_layers; ++layer) {
+  for (int32_t i = 0; i < store_.layout().num_layers * heads; ++i) {
+    const int32_t layer = i / heads;
+    const int32_t head = i % heads;
     std::vector<int32_t> kept =
-        SelectTokens(*sequence.request.eviction(), layer, prompt,
-                     pending.scores.Of(layer).first(static_cast<size_t>(prompt)));
+        SelectTokens(*sequence.request.eviction(), layer, head, prompt,
+                     pending.scores.Of(layer, head).first(static_cast<size_t>(prompt)));
     for (int32_t token = prompt; token < sequence.num_tokens(); ++token) kept.push_back(token);
-    TANDEM_CHECK(kept.size() == count, "layers keep different numbers of tokens");
+    TANDEM_CHECK(kept.size() == count, "KV heads keep different numbers of tokens");
     for (const int32_t token : kept) {
       from.push_back(static_cast<int32_t>(sequence.tables.front().Slot(token)));
     }

@@ -12,7 +12,7 @@ absl::Status PromptScores::Plan(std::span<const Chunk> chunks, const KvLayout& l
   requests_.clear();
   scores_.clear();
   num_layers_ = layout.num_layers;
-  num_kv_heads_ = layout.num_kv_heads;
+  const auto heads = static_cast<size_t>(num_layers_) * layout.num_kv_heads;
   size_t floats = 0;
   for (size_t i = 0; i < chunks.size(); ++i) {
     Sequence& sequence = *chunks[i].sequence;
@@ -26,7 +26,7 @@ absl::Status PromptScores::Plan(std::span<const Chunk> chunks, const KvLayout& l
                          .rows_behind = behind,
                          .decay = DecayOf(eviction.policy)});
     scores_.push_back(&sequence.eviction->scores);
-    floats += static_cast<size_t>(num_layers_) * num_kv_heads_ * chunks[i].end();
+    floats += heads * static_cast<size_t>(chunks[i].end());
   }
   if (floats * sizeof(float) > memory_.size()) {
     memory_ = DeviceBuffer();
@@ -35,7 +35,7 @@ absl::Status PromptScores::Plan(std::span<const Chunk> chunks, const KvLayout& l
   std::span<float> left(reinterpret_cast<float*>(memory_.data()), floats);
   for (MassRequest& request : requests_) {
     const int32_t context = chunks[static_cast<size_t>(request.sequence)].end();
-    const auto size = static_cast<size_t>(num_layers_) * num_kv_heads_ * context;
+    const size_t size = heads * static_cast<size_t>(context);
     request.out = left.first(size);
     left = left.subspan(size);
   }
@@ -47,8 +47,7 @@ void PromptScores::Collect() {
     const std::span<const float> out = requests_[i].out;
     const size_t layer_size = out.size() / static_cast<size_t>(num_layers_);
     for (int32_t layer = 0; layer < num_layers_; ++layer) {
-      scores_[i]->Add(layer, out.subspan(static_cast<size_t>(layer) * layer_size, layer_size),
-                      num_kv_heads_);
+      scores_[i]->Add(layer, out.subspan(static_cast<size_t>(layer) * layer_size, layer_size));
     }
   }
   requests_.clear();

@@ -33,7 +33,6 @@ class PromptScores {
   std::vector<MassRequest> requests_;
   std::vector<AttentionScores*> scores_;  // [i] gets what requests_[i] asks for
   int32_t num_layers_ = 0;
-  int32_t num_kv_heads_ = 0;
 };
 
 }  // namespace tandem

@@ -198,16 +198,18 @@ struct CopyBlocksArgs {
   StagedSpan<BlockPair> pairs;
 };
 
-// Copies tokens within the pool, each layer by its own list: in every layer l, what lies in slot
-// from[l * count + i] is copied to slot to[i], K and V of all heads, bit by bit. `to` names no slot
-// twice and no slot that any layer reads.
+// Copies tokens within the pool, each KV head of each layer by its own list: K and V of head h in
+// layer l are copied bit by bit from slot from[(l * num_kv_heads + h) * count + i] to slot to[i].
+// `to` names no slot twice and no slot that is read.
 struct CopyTokensArgs {
   KvPoolView pool;
-  std::span<const int32_t> from;  // [num_layers, count] slots: block * block_tokens + offset
-  std::span<const int32_t> to;    // [count]
+  // [num_layers, num_kv_heads, count] slots: block * block_tokens + offset
+  std::span<const int32_t> from;
+  std::span<const int32_t> to;  // [count]
 
-  std::span<const int32_t> FromIn(int32_t layer) const {
-    return from.subspan(static_cast<size_t>(layer) * to.size(), to.size());
+  std::span<const int32_t> FromIn(int32_t layer, int32_t head) const {
+    const auto list = static_cast<size_t>(layer) * pool.num_kv_heads + head;
+    return from.subspan(list * to.size(), to.size());
   }
 };
 

@@ -125,7 +125,8 @@ OpCost Cost(const CopyBlocksArgs& a) {
 }
 
 OpCost Cost(const CopyTokensArgs& a) {
-  return {2 * static_cast<double>(a.from.size()) * TokenBytes(a.pool), 0};
+  const double tokens = static_cast<double>(a.to.size()) * a.pool.num_layers;
+  return {2 * tokens * TokenBytes(a.pool), 0};
 }
 
 OpCost Cost(const MoveBlocksArgs& a) {

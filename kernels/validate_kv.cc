@@ -28,8 +28,11 @@ absl::Status CheckTargets(const CopyTokensArgs& a, int64_t num_slots) {
   }
   for (size_t i = 0; i < a.from.size(); ++i) {
     if (!written[static_cast<size_t>(a.from[i])]) continue;
-    return InvalidArgument("from[{}] in layer {} is slot {}, must be none of the slots of to",
-                           i % a.to.size(), i / a.to.size(), a.from[i]);
+    const size_t list = i / a.to.size();
+    const auto heads = static_cast<size_t>(a.pool.num_kv_heads);
+    return InvalidArgument(
+        "from[{}] of KV head {} in layer {} is slot {}, must be none of the slots of to",
+        i % a.to.size(), list % heads, list / heads, a.from[i]);
   }
   return absl::OkStatus();
 }
@@ -113,9 +116,11 @@ absl::Status Check(const CopyTokensArgs& a) {
     return InvalidArgument("pool has {} blocks of {} tokens, must have at most {} slots together",
                            a.pool.num_blocks, a.pool.block_tokens, kMaxSlots);
   }
-  if (a.from.size() != a.to.size() * static_cast<size_t>(a.pool.num_layers)) {
-    return InvalidArgument("from has {} slots, must have the {} of to for each of {} layers",
-                           a.from.size(), a.to.size(), a.pool.num_layers);
+  const int64_t lists = int64_t{a.pool.num_layers} * a.pool.num_kv_heads;
+  if (a.from.size() != a.to.size() * static_cast<size_t>(lists)) {
+    return InvalidArgument(
+        "from has {} slots, must have the {} of to for each KV head of each layer, {} times",
+        a.from.size(), a.to.size(), lists);
   }
   RETURN_IF_ERROR(CheckIds("to", a.to, num_slots));
   RETURN_IF_ERROR(CheckIds("from", a.from, num_slots));

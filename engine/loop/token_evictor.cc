@@ -53,9 +53,9 @@ std::optional<Victim> NextVictim(const Sequence& sequence, int32_t block_tokens)
 void TokenEvictor::Prepare(EngineCore& core, Sequence& sequence) {
   if (!sequence.will_evict()) return;
   const KvLayout& layout = core.options.layout;
-  PendingEviction& pending = sequence.eviction.emplace(
-      PendingEviction{.kept = BlockTable(layout.block_tokens),
-                      .scores = AttentionScores(layout.num_layers, sequence.num_tokens())});
+  PendingEviction& pending = sequence.eviction.emplace(PendingEviction{
+      .kept = BlockTable(layout.block_tokens),
+      .scores = AttentionScores(layout.num_layers, layout.num_kv_heads, sequence.num_tokens())});
   const absl::Status reserved = core.store.Reserve(pending.kept, sequence.num_kept());
   TANDEM_CHECK(reserved.ok(), "the scheduler planned with blocks that the pool does not have");
 }

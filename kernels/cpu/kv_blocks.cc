@@ -210,12 +210,12 @@ absl::Status CpuOps::DoCopyTokens(Stream&, const CopyTokensArgs& args) {
               const auto layer = static_cast<int32_t>(i / planes);
               const auto plane = static_cast<int32_t>(i % planes);
               const KvSide side = plane < kv.num_kv_heads ? KvSide::kKeys : KvSide::kValues;
+              const int32_t head = plane % kv.num_kv_heads;
               const auto row_bytes = static_cast<size_t>(kv.RowBytes(side));
-              const auto from = args.FromIn(layer);
+              const auto from = args.FromIn(layer, head);
               const auto row_of = [&](int32_t slot) {
                 const int32_t offset = slot & (kv.block_tokens - 1);
-                return kv.Extent(layer, slot >> shift) +
-                       kv.RowAt(side, plane % kv.num_kv_heads, offset);
+                return kv.Extent(layer, slot >> shift) + kv.RowAt(side, head, offset);
               };
               ForSlotRuns(from, args.to, kv.block_tokens, [&](size_t at, size_t n) {
                 std::memcpy(row_of(args.to[at]), row_of(from[at]), n * row_bytes);

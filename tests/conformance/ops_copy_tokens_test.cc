@@ -54,8 +54,9 @@ class CopyTokensTest : public OpsTest {
     std::vector<std::byte> expected = before;
     for (int32_t layer = 0; layer < kLayers; ++layer) {
       for (size_t i = 0; i < to.size(); ++i) {
-        const int32_t source = from[static_cast<size_t>(layer) * to.size() + i];
         for (int32_t plane = 0; plane < 2 * shape.kv_heads; ++plane) {
+          const int32_t head = layer * shape.kv_heads + plane % shape.kv_heads;
+          const int32_t source = from[static_cast<size_t>(head) * to.size() + i];
           for (int64_t j = 0; j < RowBytes(pool, plane); ++j) {
             expected[ByteOf(pool, layer, to[i], plane, j)] =
                 before[ByteOf(pool, layer, source, plane, j)];
@@ -66,14 +67,14 @@ class CopyTokensTest : public OpsTest {
     EXPECT_TRUE(memory.Download<std::byte>() == expected);
   }
 
-  // Tokens from anywhere to anywhere, in each layer others, some of them read twice.
+  // Tokens from anywhere to anywhere, in each KV head others, some of them read twice.
   void ExpectScatteredCopied(const Shape& shape) {
     std::vector<int32_t> slots(static_cast<size_t>(shape.num_blocks * shape.block_tokens));
     std::iota(slots.begin(), slots.end(), 0);
     std::shuffle(slots.begin(), slots.end(), rng_);
     const std::vector<int32_t> to(slots.begin(), slots.begin() + std::ssize(slots) / 3);
     std::vector<int32_t> from;
-    for (size_t i = 0; i < kLayers * to.size(); ++i) {
+    for (size_t i = 0; i < static_cast<size_t>(kLayers * shape.kv_heads) * to.size(); ++i) {
       from.push_back(slots[to.size() + rng_() % (slots.size() - to.size())]);
     }
     ExpectCopied(shape, from, to);
@@ -111,7 +112,7 @@ TEST_P(CopyTokensTest, RunsOfSlotsGoOnFromBlockToBlock) {
     std::vector<int32_t> to(static_cast<size_t>(num_tokens));
     std::iota(to.begin(), to.end(), first_to);
     std::vector<int32_t> from;
-    for (const int32_t first_from : {0, 5, 13}) {  // one for each layer
+    for (const int32_t first_from : {0, 5, 13, 1, 7, 2, 9, 15, 11}) {  // one for each KV head
       for (int32_t i = 0; i < num_tokens; ++i) from.push_back(first_from + i);
     }
     ExpectCopied({.dtype = DType::kF8E4M3}, from, to);
@@ -125,13 +126,13 @@ TEST_P(CopyTokensTest, KeptTokensOfALongContextAreBroughtTogether) {
   std::vector<int32_t> all(static_cast<size_t>(tokens));
   std::iota(all.begin(), all.end(), 0);
   std::vector<int32_t> from;
-  for (int32_t layer = 0; layer < kLayers; ++layer) {
+  const Shape shape = {
+      .head_dim = 64, .block_tokens = 32, .num_blocks = 2 * tokens / 32, .kv_heads = 2};
+  for (int32_t head = 0; head < kLayers * shape.kv_heads; ++head) {
     std::sample(all.begin(), all.end(), std::back_inserter(from), tokens / 4 * 3, rng_);
   }
   std::vector<int32_t> to(static_cast<size_t>(tokens / 4 * 3));
   std::iota(to.begin(), to.end(), tokens);
-  const Shape shape = {
-      .head_dim = 64, .block_tokens = 32, .num_blocks = 2 * tokens / 32, .kv_heads = 2};
   for (int num_threads : ThreadCounts()) {
     UseThreads(num_threads);
     ExpectCopied(shape, from, to);

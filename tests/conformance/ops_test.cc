@@ -284,8 +284,8 @@ TEST(OpCostTest, CountsWhatMustMoveAndBeComputed) {
   EXPECT_EQ(Cost(store).bytes, 2 * 8 * 4 + 2 * 8);
   EXPECT_EQ(Cost(rope, store).bytes, Cost(rope).bytes + 8 * 4 + 2 * 8);
 
-  // Two tokens in each of three layers, read and written.
-  const std::vector<int32_t> from(6), to(2);
+  // Two tokens in each of three layers with two KV heads, read and written.
+  const std::vector<int32_t> from(12), to(2);
   const CopyTokensArgs copy = {
       .pool = {.dtype = DType::kBF16, .num_layers = 3, .num_kv_heads = 2, .head_dim = 8},
       .from = from,

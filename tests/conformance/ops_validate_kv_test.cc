@@ -109,21 +109,29 @@ TEST_P(ValidateTest, CopyTokens) {
   const auto copy = [&](std::vector<int32_t> from, std::vector<int32_t> to) {
     return ops().CopyTokens(stream(), {Pool(), from, to});
   };
-  EXPECT_EQ(copy({0, 1, 31, 0}, {2, 30}), absl::OkStatus());
+  // Two tokens for each of two KV heads in each of two layers.
+  EXPECT_EQ(copy({0, 1, 31, 0, 4, 5, 6, 7}, {2, 30}), absl::OkStatus());
   EXPECT_EQ(copy({}, {}), absl::OkStatus());
-  ExpectRefused(copy({0, 1}, {2, 30}), {"copy_tokens", "from has 2 slots", "the 2", "2 layers"});
-  ExpectRefused(copy({0, 1, 2, 3, 4}, {5, 6}), {"from has 5 slots"});
-  ExpectRefused(copy({0, 1, 2, 3}, {5, 32}), {"to[1] is 32", "[0, 32)"});
-  ExpectRefused(copy({0, 1, 2, 3}, {-1, 6}), {"to[0] is -1"});
-  ExpectRefused(copy({0, 1, 32, 3}, {5, 6}), {"from[2] is 32", "[0, 32)"});
-  ExpectRefused(copy({0, -1, 2, 3}, {5, 6}), {"from[1] is -1"});
-  ExpectRefused(copy({0, 1, 2, 3}, {6, 6}), {"to names slot 6 twice"});
-  ExpectRefused(copy({0, 1, 2, 6}, {5, 6}), {"from[1] in layer 1 is slot 6"});
-  ExpectRefused(copy({6, 1, 2, 3}, {5, 6}), {"from[0] in layer 0 is slot 6"});
+  ExpectRefused(copy({0, 1, 2, 3}, {2, 30}),
+                {"copy_tokens", "from has 4 slots", "the 2", "4 times"});
+  ExpectRefused(copy({0, 1, 2, 3, 4, 5, 6, 7, 8}, {9, 10}), {"from has 9 slots"});
+  const std::vector<int32_t> from = {0, 1, 2, 3, 10, 11, 12, 13};
+  const auto with = [&from](size_t place, int32_t slot) {
+    std::vector<int32_t> changed = from;
+    changed[place] = slot;
+    return changed;
+  };
+  ExpectRefused(copy(from, {5, 32}), {"to[1] is 32", "[0, 32)"});
+  ExpectRefused(copy(from, {-1, 6}), {"to[0] is -1"});
+  ExpectRefused(copy(with(2, 32), {5, 6}), {"from[2] is 32", "[0, 32)"});
+  ExpectRefused(copy(with(1, -1), {5, 6}), {"from[1] is -1"});
+  ExpectRefused(copy(from, {6, 6}), {"to names slot 6 twice"});
+  ExpectRefused(copy(with(5, 6), {5, 6}), {"from[1] of KV head 0 in layer 1 is slot 6"});
+  ExpectRefused(copy(with(2, 6), {5, 6}), {"from[0] of KV head 1 in layer 0 is slot 6"});
   KvPoolView large = Pool();
   large.num_blocks = 1 << 28;  // of 8 tokens: one slot more than an int32 can name
-  const std::vector<int32_t> from = {0, 1}, to = {2};
-  ExpectRefused(ops().CopyTokens(stream(), {large, from, to}), {"268435456 blocks", "2147483647"});
+  const std::vector<int32_t> four = {0, 1, 0, 1}, to = {2};
+  ExpectRefused(ops().CopyTokens(stream(), {large, four, to}), {"268435456 blocks", "2147483647"});
 }
 
 TEST_P(ValidateTest, ConvertKv) {

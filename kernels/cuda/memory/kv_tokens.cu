@@ -51,7 +51,7 @@ constexpr int kTokenLoads = kMoveLoads / 2;
 // Tokens to copy. A plane is K or V of one head of one layer; sizes are in vectors.
 struct TokenParams {
   std::byte* pool;
-  const int32_t* from;  // [num_layers, count]
+  const int32_t* from;  // [num_layers, num_kv_heads, count]
   const int32_t* to;    // [count]
   int64_t extent_vectors;
   int32_t num_blocks;
@@ -78,7 +78,8 @@ __global__ void __launch_bounds__(kMoveThreads) CopyTokenRows(TokenParams p) {
   for (auto plane = static_cast<int32_t>(blockIdx.y); plane < p.num_planes;
        plane += static_cast<int32_t>(gridDim.y)) {
     const int32_t layer = plane / p.planes_of_layer;
-    const int32_t* from = p.from + int64_t{layer} * p.count;
+    const int32_t heads = p.planes_of_layer / 2;
+    const int32_t* from = p.from + int64_t{layer * heads + plane % heads} * p.count;
     Vector* rows = reinterpret_cast<Vector*>(p.pool) +
                    int64_t{layer} * p.num_blocks * p.extent_vectors +
                    plane % p.planes_of_layer * p.plane_vectors;

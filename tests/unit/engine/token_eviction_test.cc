@@ -1,5 +1,5 @@
 // Eviction of KV, at the end of prompts and while decoding: the tokens that stay are the right ones
-// in each layer, at their true positions, and no route or batch changes an answer where it does not
+// in each KV head, at their true positions, and no route or batch changes an answer where it does not
 // change what stays.
 
 #include <cstdint>
@@ -36,6 +36,18 @@ std::vector<TokenEviction> AllPolicies() {
   return all;
 }
 
+// What each KV head of the model keeps of a prompt whose tokens got `scores`, as Evict takes it.
+std::vector<std::vector<int32_t>> Selected(const TokenEviction& eviction,
+                                           const ModelUnderTest& model,
+                                           const std::vector<std::vector<float>>& scores) {
+  const int32_t heads = model.config().num_kv_heads;
+  std::vector<std::vector<int32_t>> kept;
+  for (int32_t i = 0; i < model.config().num_layers * heads; ++i) {
+    kept.push_back(SelectTokens(eviction, i / heads, i % heads, kPrompt, scores[i]));
+  }
+  return kept;
+}
+
 std::string NameOf(const testing::TestParamInfo<TokenEviction>& info) {
   std::string name(Name(info.param.policy));
   std::erase(name, '-');
@@ -55,10 +67,7 @@ TEST_P(TokenEvictionTest, AnswersAreThoseOfAModelThatKeepsTheSameTokens) {
   TestSequence ranked = model->NewSequence(request.prompt);
   const std::vector<std::vector<float>> scores =
       model->MassesOf(ranked, GetParam().WindowTokens(), DecayOf(GetParam().policy), kPrompt);
-  std::vector<std::vector<int32_t>> kept;
-  for (int32_t layer = 0; layer < model->config().num_layers; ++layer) {
-    kept.push_back(SelectTokens(GetParam(), layer, kPrompt, scores[layer]));
-  }
+  const std::vector<std::vector<int32_t>> kept = Selected(GetParam(), *model, scores);
   TestSequence sequence = model->NewSequence(request.prompt);
   std::vector<float> logits = model->Prefill(sequence, kPrompt);
   model->Evict(sequence, kept);
@@ -134,10 +143,7 @@ TEST(TokenEvictionPoolTest, TheLowestRanksAndTheOldestOutputGoWhileDecoding) {
   TestSequence ranked = model->NewSequence(request.prompt);
   const auto scores =
       model->MassesOf(ranked, kThirdOfAll.WindowTokens(), DecayOf(kThirdOfAll.policy), kPrompt);
-  std::vector<std::vector<int32_t>> kept;
-  for (int32_t layer = 0; layer < model->config().num_layers; ++layer) {
-    kept.push_back(SelectTokens(kThirdOfAll, layer, kPrompt, scores[layer]));
-  }
+  const std::vector<std::vector<int32_t>> kept = Selected(kThirdOfAll, *model, scores);
   TestSequence sequence = model->NewSequence(request.prompt);
   std::vector<float> logits = model->Prefill(sequence, kPrompt);
   model->Evict(sequence, kept);

@@ -1,4 +1,4 @@
-// What ranks tokens for eviction: exact softmax weights, of each layer by itself, whatever the
+// What ranks tokens for eviction: exact softmax weights, of each KV head by itself, whatever the
 // chunks.
 
 #include <cmath>
@@ -34,9 +34,10 @@ class AttentionMassesTest : public testing::Test {
 TEST_F(AttentionMassesTest, SumUpToTheWeightsOfTheWindowsRows) {
   double rows = 0;
   for (int32_t behind = 0; behind < kWindow; ++behind) rows += std::pow(kDecay, behind / 16);
-  for (const std::vector<float>& layer : Masses(kDecay, kPrompt)) {
-    const double sum = std::accumulate(layer.begin(), layer.end(), 0.0);
-    EXPECT_NEAR(sum, rows * model_->config().num_heads, 1e-3 * sum);
+  const int32_t queries = model_->config().num_heads / model_->config().num_kv_heads;
+  for (const std::vector<float>& head : Masses(kDecay, kPrompt)) {
+    const double sum = std::accumulate(head.begin(), head.end(), 0.0);
+    EXPECT_NEAR(sum, rows * queries, 1e-3 * sum);
   }
 }
 
@@ -44,19 +45,22 @@ TEST_F(AttentionMassesTest, DoNotDependOnChunks) {
   const auto whole = Masses(kDecay, kPrompt);
   for (const int32_t chunk : {1, 7, 33, 64}) {
     const auto pieces = Masses(kDecay, chunk);
-    for (size_t layer = 0; layer < whole.size(); ++layer) {
+    for (size_t head = 0; head < whole.size(); ++head) {
       for (int32_t t = 0; t < kPrompt; ++t) {
-        ASSERT_NEAR(pieces[layer][t], whole[layer][t], 1e-5 * (1 + whole[layer][t]))
-            << "chunks of " << chunk << ", layer " << layer << ", token " << t;
+        ASSERT_NEAR(pieces[head][t], whole[head][t], 1e-5 * (1 + whole[head][t]))
+            << "chunks of " << chunk << ", KV head " << head << ", token " << t;
       }
     }
   }
 }
 
-TEST_F(AttentionMassesTest, DifferBetweenLayers) {
+TEST_F(AttentionMassesTest, DifferBetweenLayersAndHeads) {
   const auto masses = Masses(1, kPrompt);
-  ASSERT_GT(masses.size(), 1u);
+  const auto heads = static_cast<size_t>(model_->config().num_kv_heads);
+  ASSERT_GT(heads, 1u);
+  ASSERT_GT(masses.size(), heads);
   EXPECT_NE(masses[0], masses[1]);
+  EXPECT_NE(masses[0], masses[heads]);
 }
 
 }  // namespace

@@ -142,12 +142,13 @@ void ModelUnderTest::Evict(TestSequence& sequence, const std::vector<std::vector
   for (int32_t layer = 0; layer < pool_.num_layers; ++layer) {
     for (int32_t part = 0; part < 2; ++part) {
       for (int32_t head = 0; head < pool_.num_kv_heads; ++head) {
+        const std::vector<int32_t>& tokens = kept.at(layer * pool_.num_kv_heads + head);
         std::vector<std::byte> rows;
-        for (const int32_t token : kept.at(layer)) {
+        for (const int32_t token : tokens) {
           const std::byte* from = RowOf(sequence, layer, part, head, token);
           rows.insert(rows.end(), from, from + row);
         }
-        for (size_t i = 0; i < kept.at(layer).size(); ++i) {
+        for (size_t i = 0; i < tokens.size(); ++i) {
           std::memcpy(RowOf(sequence, layer, part, head, static_cast<int32_t>(i)),
                       rows.data() + i * row, row);
         }
@@ -160,7 +161,8 @@ void ModelUnderTest::Evict(TestSequence& sequence, const std::vector<std::vector
 std::vector<std::vector<float>> ModelUnderTest::MassesOf(TestSequence& sequence, int32_t rows,
                                                          float decay, int32_t chunk) {
   const auto total = static_cast<int32_t>(sequence.ids.size());
-  std::vector<std::vector<float>> sums(pool_.num_layers, std::vector<float>(total));
+  std::vector<std::vector<float>> sums(pool_.num_layers * pool_.num_kv_heads,
+                                       std::vector<float>(total));
   while (sequence.computed < total) {
     const int32_t end = std::min(total, sequence.computed + chunk);
     const size_t floats = static_cast<size_t>(pool_.num_layers) * pool_.num_kv_heads * end;
@@ -176,9 +178,7 @@ std::vector<std::vector<float>> ModelUnderTest::MassesOf(TestSequence& sequence,
     Step({{&sequence, end - sequence.computed}});
     EXPECT_EQ(stream_->Synchronize(), absl::OkStatus());
     if (!masses_.empty()) {
-      for (size_t i = 0; i < floats; ++i) {
-        sums[i / (static_cast<size_t>(pool_.num_kv_heads) * end)][i % end] += masses[i];
-      }
+      for (size_t i = 0; i < floats; ++i) sums[i / end][i % end] += masses[i];
     }
     masses_ = {};
   }

@@ -55,8 +55,8 @@ class ModelUnderTest {
   // Appends the most probable token of `logits` and runs it as a decode step.
   std::vector<float> DecodeGreedily(TestSequence& sequence, const std::vector<float>& logits);
 
-  // Gives up the KV of all computed tokens but kept[layer], as many in each layer. The pool must be
-  // memory of the host.
+  // Gives up the KV of all computed tokens but kept[layer * num_kv_heads + head], as many in each KV
+  // head. The pool must be memory of the host.
   void Evict(TestSequence& sequence, const std::vector<std::vector<int32_t>>& kept);
   // The attention that each computed token gets from the last `rows` rows of a step over the whole
   // sequence, by layer, summed over KV heads. Computes the sequence.
