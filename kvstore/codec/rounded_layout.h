@@ -1,11 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 
 #include "kvstore/codec/extent_parts.h"
+#include "kvstore/codec/extent_rows.h"
 #include "kvstore/codec/extent_shape.h"
 #include "kvstore/codec/kv_codec.h"
 
@@ -60,7 +62,6 @@ void ForEachExactRun(const ExtentShape& shape, const RoundedHeader& header, Func
 // one returns false. True when none did.
 template <typename Function>
 bool ForEachRoundedRow(const ExtentShape& shape, const RoundedHeader& header, Function function) {
-  constexpr size_t kMostLanes = 64;
   const auto element = static_cast<size_t>(SizeOf(shape.dtype));
   const auto head_dim = static_cast<size_t>(shape.head_dim);
   RowPlace place;
@@ -70,7 +71,7 @@ bool ForEachRoundedRow(const ExtentShape& shape, const RoundedHeader& header, Fu
       for (int32_t token = header.exact_front; token < shape.tokens; ++token) {
         place.row = 0;
         for (size_t left = head_dim; left > 0; left -= place.lanes, ++place.row) {
-          place.lanes = left < kMostLanes ? left : kMostLanes;
+          place.lanes = std::min(left, kRowLanes);
           if (!function(place)) return false;
           place.raw_at += place.lanes * element;
         }

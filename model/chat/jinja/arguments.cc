@@ -58,8 +58,8 @@ absl::StatusOr<Text> Bound::String(size_t i, std::string_view otherwise, Machine
                          values_[i]->type());
 }
 
-absl::Status NoArguments(Arguments arguments) {
-  return Bound::To("this filter", {}, 0, std::move(arguments)).status();
+absl::Status NoArguments(Arguments arguments, std::string_view filter) {
+  return Bound::To(filter, {}, 0, std::move(arguments)).status();
 }
 
 }  // namespace tandem::jinja

@@ -35,7 +35,8 @@ class Bound {
   std::vector<std::optional<Value>> values_;
 };
 
-// INVALID_ARGUMENT when a filter without parameters is given arguments.
-absl::Status NoArguments(Arguments arguments);
+// INVALID_ARGUMENT when a filter without parameters is given arguments. The message calls it
+// `filter`.
+absl::Status NoArguments(Arguments arguments, std::string_view filter = "this filter");
 
 }  // namespace tandem::jinja

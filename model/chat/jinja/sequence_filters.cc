@@ -13,25 +13,21 @@ namespace {
 
 using Filtered = absl::StatusOr<Value>;
 
-absl::Status TakesNothing(std::string_view name, Arguments arguments) {
-  return Bound::To(name, {}, 0, std::move(arguments)).status();
-}
-
 Filtered LengthFilter(Machine& machine, const Value& value, Arguments arguments) {
-  RETURN_IF_ERROR(TakesNothing("length", std::move(arguments)));
+  RETURN_IF_ERROR(NoArguments(std::move(arguments), "length"));
   RETURN_IF_ERROR(machine.SpendOnReading(value));
   ASSIGN_OR_RETURN(const int64_t length, Length(value));
   return Value(length);
 }
 
 Filtered ListFilter(Machine& machine, const Value& value, Arguments arguments) {
-  RETURN_IF_ERROR(TakesNothing("list", std::move(arguments)));
+  RETURN_IF_ERROR(NoArguments(std::move(arguments), "list"));
   ASSIGN_OR_RETURN(std::vector<Value> items, Iterate(value, machine));
   return MakeList(std::move(items));
 }
 
 Filtered ItemsFilter(Machine& machine, const Value& value, Arguments arguments) {
-  RETURN_IF_ERROR(TakesNothing("items", std::move(arguments)));
+  RETURN_IF_ERROR(NoArguments(std::move(arguments), "items"));
   std::vector<Value> items;
   if (value.undefined() == nullptr) {
     if (value.dict() == nullptr)
@@ -46,7 +42,7 @@ Filtered ItemsFilter(Machine& machine, const Value& value, Arguments arguments) 
 }
 
 Filtered FirstFilter(Machine& machine, const Value& value, Arguments arguments) {
-  RETURN_IF_ERROR(TakesNothing("first", std::move(arguments)));
+  RETURN_IF_ERROR(NoArguments(std::move(arguments), "first"));
   const List* list = value.list();
   if (list != nullptr && list->kind == List::Kind::kGenerator && !list->spent) {
     return Unimplemented("first of a generator is not supported: add |list");
@@ -61,7 +57,7 @@ absl::Status NotReversible(const Value& value) {
 }
 
 Filtered LastFilter(Machine& machine, const Value& value, Arguments arguments) {
-  RETURN_IF_ERROR(TakesNothing("last", std::move(arguments)));
+  RETURN_IF_ERROR(NoArguments(std::move(arguments), "last"));
   const List* list = value.list();
   if (list != nullptr && list->kind == List::Kind::kGenerator) return NotReversible(value);
   ASSIGN_OR_RETURN(const std::vector<Value> items, Iterate(value, machine));
@@ -70,7 +66,7 @@ Filtered LastFilter(Machine& machine, const Value& value, Arguments arguments) {
 }
 
 Filtered ReverseFilter(Machine& machine, const Value& value, Arguments arguments) {
-  RETURN_IF_ERROR(TakesNothing("reverse", std::move(arguments)));
+  RETURN_IF_ERROR(NoArguments(std::move(arguments), "reverse"));
   if (value.text() != nullptr) {
     return GetSlice(value, {Value(), Value(), Value(int64_t{-1})}, machine);
   }
