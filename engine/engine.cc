@@ -308,7 +308,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
   RETURN_IF_ERROR(CheckOptions(complete, parts.model));
   Impl::Made made;
   made.inbox = std::make_unique<Inbox>(complete.inbox_capacity);
-  ASSIGN_OR_RETURN(made.stream, parts.device.NewStream());
+  ASSIGN_OR_RETURN(made.stream, parts.device.NewComputeStream());
   if (parts.simulated != nullptr) {
     RETURN_IF_ERROR(CheckSimulatedSteps(complete, *parts.simulated));
   } else {

@@ -144,6 +144,9 @@ class Device {
   // addresses. May take milliseconds.
   virtual absl::StatusOr<DeviceBuffer> RegisterHost(std::span<std::byte> memory) = 0;
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream() = 0;
+  // As NewStream, for the steps of an engine. Where kernels of several streams wait for a device that
+  // is busy, those of such a stream start first, so that transfers beside a step do not delay it.
+  virtual absl::StatusOr<std::unique_ptr<Stream>> NewComputeStream() { return NewStream(); }
 
   // Whether processes of this machine can open memory of one another's devices of this kind.
   virtual bool can_share() const = 0;

@@ -55,7 +55,7 @@ absl::Status StepSession::CreateStore() {
   RETURN_IF_ERROR(layout.Validate());
   RETURN_IF_ERROR(SetLimits(layout));
   const int32_t longest = limits_.max_context_tokens + limits_.max_step_tokens;
-  ASSIGN_OR_RETURN(stream_, model_.backend.device->NewStream());
+  ASSIGN_OR_RETURN(stream_, model_.backend.device->NewComputeStream());
   ASSIGN_OR_RETURN(transformer_,
                    Transformer::Create(model_.config, *model_.weights, *model_.backend.device,
                                        *model_.backend.ops,

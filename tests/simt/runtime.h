@@ -61,6 +61,7 @@ struct Capture {
 
 struct CUstream_st {
   bool blocking = true;  // waits for the null stream, and that for it
+  int priority = 0;      // the lower, the sooner its kernels start on a real device
   std::deque<simt::Work> queue;
   std::shared_ptr<simt::Capture> capture;
   std::vector<int> captured_after;  // the nodes that the next one follows

@@ -133,12 +133,16 @@ cudaError_t Machine::QueuePolled(cudaStream_t stream, std::function<bool()> poll
 
 namespace {
 
-cudaError_t NewStream(cudaStream_t* stream, unsigned int flags) {
+constexpr int kLeastPriority = 0;
+constexpr int kGreatestPriority = -5;
+
+cudaError_t NewStream(cudaStream_t* stream, unsigned int flags, int priority = kLeastPriority) {
   Machine& machine = TheMachine();
   std::lock_guard lock(machine.mutex);
   if (const cudaError_t error = machine.Usable(); error != cudaSuccess) return Report(error);
   *stream = new CUstream_st;
   (*stream)->blocking = (flags & cudaStreamNonBlocking) == 0;
+  (*stream)->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
   machine.streams.push_back(*stream);
   return cudaSuccess;
 }
@@ -190,8 +194,21 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
   return simt::NewStream(stream, flags);
 }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int) {
-  return simt::NewStream(stream, flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int priority) {
+  return simt::NewStream(stream, flags, priority);
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = simt::kLeastPriority;
+  *greatest = simt::kGreatestPriority;
+  return cudaSuccess;
+}
+// Streams run in a random order here, so that nothing can depend on priorities: they are only kept.
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  Machine& machine = TheMachine();
+  std::lock_guard lock(machine.mutex);
+  if (!machine.Known(stream)) return Report(cudaErrorInvalidResourceHandle);
+  *priority = stream == nullptr ? simt::kLeastPriority : stream->priority;
+  return cudaSuccess;
 }
 
 // What is queued still runs.

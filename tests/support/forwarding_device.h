@@ -57,6 +57,11 @@ class ForwardingDevice : public Device {
     if (!stream.ok()) return stream.status();
     return MakeStream(*std::move(stream));
   }
+  absl::StatusOr<std::unique_ptr<Stream>> NewComputeStream() override {
+    auto stream = device_.NewComputeStream();
+    if (!stream.ok()) return stream.status();
+    return MakeStream(*std::move(stream));
+  }
   bool can_share() const override { return device_.can_share(); }
   absl::StatusOr<DeviceBuffer> AllocateShared(size_t bytes) override {
     return device_.AllocateShared(bytes);

@@ -117,10 +117,20 @@ absl::StatusOr<DeviceBuffer> CudaDevice::RegisterHost(std::span<std::byte> memor
   return FailedPrecondition("{} does not reach page-locked memory by the host's addresses", name_);
 }
 
-absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStream() {
+absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStream() { return NewStreamOf(0); }
+
+absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewComputeStream() {
+  RETURN_IF_CUDA_ERROR(cudaSetDevice(index_), name_);
+  int least = 0;
+  int greatest = 0;
+  RETURN_IF_CUDA_ERROR(cudaDeviceGetStreamPriorityRange(&least, &greatest), name_);
+  return NewStreamOf(greatest);
+}
+
+absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStreamOf(int priority) {
   RETURN_IF_CUDA_ERROR(cudaSetDevice(index_), name_);
   cudaStream_t handle = nullptr;
-  RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking),
+  RETURN_IF_CUDA_ERROR(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, priority),
                        name_ + ": make a stream");
   return std::make_unique<CudaStream>(index_, handle, events_);
 }

@@ -25,6 +25,7 @@ class CudaDevice final : public Device {
   absl::StatusOr<DeviceBuffer> AllocateHost(size_t bytes) override;
   absl::StatusOr<DeviceBuffer> RegisterHost(std::span<std::byte> memory) override;
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override;
+  absl::StatusOr<std::unique_ptr<Stream>> NewComputeStream() override;
   bool can_share() const override { return sharing_ != Sharing::kNone; }
   absl::StatusOr<DeviceBuffer> AllocateShared(size_t bytes) override;
   absl::StatusOr<MemoryHandle> Share(std::span<const std::byte> memory) override;
@@ -38,6 +39,8 @@ class CudaDevice final : public Device {
   CudaDevice(int index, const LaunchTarget& target, Sharing sharing);
 
   absl::Status OutOfMemory(size_t bytes) const;
+  // Priorities are numbers of cudaDeviceGetStreamPriorityRange; 0 is the usual one.
+  absl::StatusOr<std::unique_ptr<Stream>> NewStreamOf(int priority);
 
   const int index_;
   const std::string name_;

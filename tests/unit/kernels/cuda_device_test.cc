@@ -104,6 +104,17 @@ TEST_F(CudaDeviceTest, CopiesOfUnequalSizesAreRefused) {
   EXPECT_EQ(stream->Copy(device.bytes(), source).code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(CudaDeviceTest, KernelsOfComputeStreamsStartFirst) {
+  const auto priority_of = [](const Stream& stream) {
+    int priority = 1;
+    EXPECT_EQ(cudaStreamGetPriority(static_cast<const CudaStream&>(stream).handle(), &priority),
+              cudaSuccess);
+    return priority;
+  };
+  const std::unique_ptr<Stream> compute = *device_->NewComputeStream();
+  EXPECT_LT(priority_of(*compute), priority_of(*NewStream())) << "a lower number goes first";
+}
+
 TEST_F(CudaDeviceTest, AStreamRunsInOrderAndOthersWaitForEvents) {
   for (int seed = 0; seed < kSeeds; ++seed) {
     simt::SetSeed(static_cast<uint64_t>(seed));
