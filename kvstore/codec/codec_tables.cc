@@ -17,9 +17,20 @@
 namespace tandem {
 namespace {
 
-// How far the most frequent exponent of a channel lies below the top of its window. Large values
-// are as rare as small ones, but their exponents lie nearer to the most frequent one.
+// How far the most frequent exponent of a channel lies below the top of its window at first. Large
+// values are as rare as small ones, but their exponents lie nearer to the most frequent one.
 constexpr int32_t kTopAboveMode = 16;
+// How often tops and ranks are fitted to one another, and how far a top moves at most each time. On
+// KV of SmolLM2-135M this takes mask-rice from 1.497 times smaller to 1.502 times.
+constexpr int kRefinements = 4;
+constexpr int32_t kMostMove = 3;
+constexpr int32_t kMostTop = 255;
+
+// The bits that mask-rice takes for an exponent: two, one more for each pair of ranks that comes
+// before the pair of its own, and a byte where the exponent has no rank.
+constexpr uint64_t MaskRiceBits(uint8_t rank) {
+  return rank < CodecTables::kNoRank ? 2 + rank / 2 : 2 + (CodecTables::kNoRank - 2) / 2 + 8;
+}
 
 // "TDT1" and "TDT2" in memory order.
 uint32_t MagicOf(CodecTables::Use use) {
@@ -280,16 +291,58 @@ void CodecCalibrator::AddSpreads(std::span<const Sums> channels, CodecTables::Si
   }
 }
 
+// Tops and ranks depend on one another: the tops begin where each channel's most frequent exponent
+// has the same distance in all channels, and are then moved to where the ranks of all channels code
+// the channel best.
 CodecTables::Side CodecCalibrator::SideOf(std::span<const Counts> channels) const {
   CodecTables::Side side;
-  std::array<uint64_t, CodecTables::kNumDistances> frequency{};
   for (const Counts& counts : channels) {
     const auto mode = static_cast<int32_t>(std::ranges::max_element(counts) - counts.begin());
-    const int32_t top = std::min(mode + kTopAboveMode, 255);
-    side.tops.push_back(static_cast<uint8_t>(top));
+    side.tops.push_back(static_cast<uint8_t>(std::min(mode + kTopAboveMode, kMostTop)));
+  }
+  RankDistances(channels, side);
+  for (int round = 0; round < kRefinements; ++round) {
+    for (size_t i = 0; i < channels.size(); ++i) side.tops[i] = BestTop(channels[i], side, i);
+    RankDistances(channels, side);
+  }
+  return side;
+}
+
+// The top near that of channel `i` with which mask-rice codes the channel in the fewest bits; the
+// present one where no other is better.
+uint8_t CodecCalibrator::BestTop(const Counts& counts, const CodecTables::Side& side, size_t i) {
+  const int32_t now = side.tops[i];
+  int32_t best = now;
+  uint64_t fewest = BitsOf(counts, side, now);
+  for (int32_t top = std::max(now - kMostMove, 0); top <= std::min(now + kMostMove, kMostTop);
+       ++top) {
+    const uint64_t bits = BitsOf(counts, side, top);
+    if (bits >= fewest) continue;
+    best = top;
+    fewest = bits;
+  }
+  return static_cast<uint8_t>(best);
+}
+
+// The bits that mask-rice takes for the exponents of a channel.
+uint64_t CodecCalibrator::BitsOf(const Counts& counts, const CodecTables::Side& side, int32_t top) {
+  uint64_t bits = 0;
+  for (int32_t exponent = 0; exponent < std::ssize(counts); ++exponent) {
+    const int32_t distance = std::clamp(top - exponent, 0, CodecTables::kNumDistances - 1);
+    const uint8_t rank = side.ranks[static_cast<size_t>(distance)];
+    bits += counts[static_cast<size_t>(exponent)] * MaskRiceBits(rank);
+  }
+  return bits;
+}
+
+// Ranks the distances by how often all channels have them.
+void CodecCalibrator::RankDistances(std::span<const Counts> channels, CodecTables::Side& side) {
+  std::array<uint64_t, CodecTables::kNumDistances> frequency{};
+  for (size_t i = 0; i < channels.size(); ++i) {
+    const int32_t top = side.tops[i];
     for (int32_t distance = 1; distance + 1 < CodecTables::kNumDistances && distance <= top;
          ++distance) {
-      frequency[static_cast<size_t>(distance)] += counts[static_cast<size_t>(top - distance)];
+      frequency[static_cast<size_t>(distance)] += channels[i][static_cast<size_t>(top - distance)];
     }
   }
   // The first and the last distance have no rank.
@@ -302,7 +355,6 @@ CodecTables::Side CodecCalibrator::SideOf(std::span<const Counts> channels) cons
     side.ranks[order[rank]] = rank;
     side.distances[rank] = order[rank];
   }
-  return side;
 }
 
 }  // namespace tandem

@@ -109,6 +109,9 @@ class CodecCalibrator {
   };
 
   CodecTables::Side SideOf(std::span<const Counts> channels) const;
+  static uint8_t BestTop(const Counts& counts, const CodecTables::Side& side, size_t i);
+  static uint64_t BitsOf(const Counts& counts, const CodecTables::Side& side, int32_t top);
+  static void RankDistances(std::span<const Counts> channels, CodecTables::Side& side);
   void AddSpreads(std::span<const Sums> channels, CodecTables::Side& side) const;
 
   const ExtentShape shape_;
