@@ -133,16 +133,17 @@ cudaError_t Machine::QueuePolled(cudaStream_t stream, std::function<bool()> poll
 
 namespace {
 
-constexpr int kLeastPriority = 0;
-constexpr int kGreatestPriority = -5;
-
-cudaError_t NewStream(cudaStream_t* stream, unsigned int flags, int priority = kLeastPriority) {
+// A priority out of range is taken to the nearest one that is in it, as the real runtime does.
+cudaError_t NewStream(cudaStream_t* stream, unsigned int flags, int priority = 0) {
+  int least = 0;
+  int greatest = 0;
+  cudaDeviceGetStreamPriorityRange(&least, &greatest);
   Machine& machine = TheMachine();
   std::lock_guard lock(machine.mutex);
   if (const cudaError_t error = machine.Usable(); error != cudaSuccess) return Report(error);
   *stream = new CUstream_st;
   (*stream)->blocking = (flags & cudaStreamNonBlocking) == 0;
-  (*stream)->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
+  (*stream)->priority = std::clamp(priority, greatest, least);
   machine.streams.push_back(*stream);
   return cudaSuccess;
 }
@@ -197,17 +198,12 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int priority) {
   return simt::NewStream(stream, flags, priority);
 }
-cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  *least = simt::kLeastPriority;
-  *greatest = simt::kGreatestPriority;
-  return cudaSuccess;
-}
 // Streams run in a random order here, so that nothing can depend on priorities: they are only kept.
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
   Machine& machine = TheMachine();
   std::lock_guard lock(machine.mutex);
   if (!machine.Known(stream)) return Report(cudaErrorInvalidResourceHandle);
-  *priority = stream == nullptr ? simt::kLeastPriority : stream->priority;
+  *priority = stream == nullptr ? 0 : stream->priority;
   return cudaSuccess;
 }
 
