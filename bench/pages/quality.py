@@ -7,6 +7,11 @@ from pages.text import table
 WAY_HEAD = ["ratio", "perplexity %", "top-1 %", "KL"]
 
 
+def note(result):
+    """What the command alone does not say, such as rows that were measured again later."""
+    return f". {result['note']}" if result.get("note") else ""
+
+
 def way_rows(ways):
     rows = []
     for name, evaluated in ways.items():
@@ -25,7 +30,7 @@ def kv_quality(result):
 {result['model']}, {windows} windows of prose, code and legal text, 1,024 + 255 tokens: hand-offs of each class against the unified route, the layers' steps from
 `tandem calibrate-kv` ([hand_off.md](hand_off.md#calibrating)). Bytes of
 KV per byte on the wire with all headers, change of perplexity in percent, top-1 agreement in percent, KL in nats (over the 20 most
-probable tokens and the rest together, so at least that); means, in parentheses the worst window. Command: `{result['command']}`
+probable tokens and the rest together, so at least that); means, in parentheses the worst window. Command: `{result['command']}`{note(result)}
 
 {table(['class', *WAY_HEAD], way_rows(result['classes']))}{evictions(result)}{planted(result)}"""
 
@@ -101,6 +106,7 @@ def check_quality():
         "curve": all(word in picture for word in (">near</text>", ">tiny</text>", ">snapkv:3</text>", ">0.001</text>"))
                  and "exact" not in picture and "random" not in picture,
         "classes": "| exact | 3.000 (6.000) | 1.50 (3.00) | 50.00 (100.00) | 0.25000 (0.50000) |" in page,
+        "note": "Command: `x`. of two days\n" in kv_quality(made_up | {"note": "of two days"}) and "Command: `x`\n" in page,
         "nothing else": "eviction" not in page and "planted" not in page and with_all.startswith(page),
         "evictions": "| random:3 | 3.000 (6.000) | 1.50 (3.00) | 50.00 (100.00) | 0.12500 (0.25000) |" in with_all,
         "planted": "found of 3, one planted in each prompt of 2,048" in with_all
